@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/commands.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "error/error.h"
+
+namespace servedby::cli {
+
+const std::vector<const Command*>& all_commands() {
+  static const std::vector<const Command*> commands{};
+  return commands;
+}
+
+int run_command_line(int argc, char** argv) {
+  CLI::App app{"Which layer served each read: page cache, a loop device's backing file in the cache, or the drive."};
+  app.name("servedby");
+  app.set_version_flag("--version", std::string("servedby ") + SERVEDBY_VERSION);
+  app.require_subcommand(1);
+  std::vector<std::function<int()>> runs(all_commands().size());
+  for (size_t i = 0; i < runs.size(); ++i) all_commands()[i]->add(app, runs[i]);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& wanted) {  // --help, --version
+    return app.exit(wanted);
+  } catch (const CLI::ParseError& wrong) {
+    fmt::print(stderr, "servedby: {}; see servedby --help\n", wrong.what());
+    return static_cast<int>(Exit::usage);
+  }
+  for (const auto& run : runs) {
+    if (run) return run();
+  }
+  return static_cast<int>(Exit::usage);
+}
+
+}  // namespace servedby::cli
