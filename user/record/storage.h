@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// The storage stack under the target's files, as values: stack/ reads it from the machine, a recording carries it,
+// attribution uses it. No I/O here.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace servedby {
+
+/// A device number as the kernel keeps it: major << 20 | minor (include/linux/kdev_t.h). Not stat's encoding.
+using DeviceNumber = std::uint32_t;
+[[nodiscard]] constexpr DeviceNumber device_number(unsigned major, unsigned minor) { return (major << 20) | minor; }
+[[nodiscard]] constexpr unsigned device_major(DeviceNumber dev) { return dev >> 20; }
+[[nodiscard]] constexpr unsigned device_minor(DeviceNumber dev) { return dev & 0xfffff; }
+[[nodiscard]] std::string device_text(DeviceNumber dev);  ///< "259:5"
+
+enum class DeviceKind { nvme, loop, partition, dm, md, virtio, scsi, zram, other };
+[[nodiscard]] const char* device_kind_name(DeviceKind kind);
+
+/// What a loop device reads from. `dev` and `inode` are what the driver itself names (LOOP_GET_STATUS64) or, where that is
+/// refused, those of `path`; `file_known` says whether the path in this mount namespace is that very file.
+struct LoopBacking {
+  std::string path;                    ///< /sys/block/loopN/loop/backing_file, as the kernel prints it
+  std::optional<DeviceNumber> dev;     ///< s_dev of the backing file's file system; absent: not known
+  std::optional<std::uint64_t> inode;  ///< absent: not known
+  bool file_known = false;
+  std::uint64_t offset = 0;            ///< bytes into the backing file
+  std::uint64_t size_limit = 0;        ///< bytes; 0: none
+  bool direct_io = false;              ///< the `dio` attribute
+  bool read_only = false;
+  friend bool operator==(const LoopBacking&, const LoopBacking&) = default;
+};
+
+/// One block device. Absent means "not known", never zero.
+struct Device {
+  DeviceNumber dev = 0;
+  std::string name;                          ///< kernel name: nvme0n1, loop0, dm-3, nvme0n1p2
+  DeviceKind kind = DeviceKind::other;
+  std::vector<DeviceNumber> below;           ///< what it stands on: a partition's disk, dm/md members, a loop's backing device
+  std::optional<std::uint64_t> size_bytes;
+  std::optional<std::uint64_t> start_bytes;  ///< partitions: where it starts on its disk
+  std::optional<LoopBacking> loop;
+  std::optional<std::uint64_t> diskseq;
+  std::optional<std::string> mapper_name;    ///< dm: the name a person gave it
+  std::map<std::string, std::string> facts;  ///< queue limits, scheduler, read-ahead, PCIe link, NUMA node, as sysfs prints them
+  friend bool operator==(const Device&, const Device&) = default;
+};
+
+/// Every device under the files of interest, by number.
+struct StorageStack {
+  std::map<DeviceNumber, Device> devices;
+  std::vector<std::string> not_seen;  ///< what could not be looked at, and why, one line each
+
+  [[nodiscard]] const Device* find(DeviceNumber dev) const;
+  /// The whole disk of a partition, or the device itself.
+  [[nodiscard]] DeviceNumber disk_of(DeviceNumber dev) const;
+  /// "nvme0n1", or "259:5" where the number is not in the stack.
+  [[nodiscard]] std::string name_of(DeviceNumber dev) const;
+  friend bool operator==(const StorageStack&, const StorageStack&) = default;
+};
+
+void to_json(nlohmann::json& json, const StorageStack& stack);
+void from_json(const nlohmann::json& json, StorageStack& stack);
+
+}  // namespace servedby
