@@ -1,0 +1,51 @@
+"""The guest's NVMe drives: a sparse file each, with limits that can change while the guest runs."""
+
+import tempfile
+from dataclasses import dataclass, field
+
+from problem import Problem
+
+LIMITS = ("iops", "bps")
+
+
+@dataclass
+class Drive:
+    number: int
+    size: int
+    limits: dict
+    # A file without a name: it goes when this process and QEMU have gone, however they end.
+    file: object = field(default_factory=tempfile.TemporaryFile)
+
+    def __post_init__(self):
+        self.file.truncate(self.size)
+
+    @property
+    def name(self):
+        return f"nv{self.number}"
+
+    def arguments(self):
+        throttle = "".join(f",throttling.{key}-total={value}" for key, value in self.limits.items() if value)
+        path = f"/proc/self/fd/{self.file.fileno()}"
+        return [
+            "-drive", f"file={path},if=none,id={self.name},format=raw,cache=unsafe{throttle}",
+            "-device", f"nvme,drive={self.name},serial={self.name}",
+        ]  # fmt: skip
+
+
+def change(drives, request, monitor):
+    """Does what lab-drive asks, "0 iops=20 bps=0"; returns the answer for it."""
+    try:
+        number, *settings = request.split()
+        drive = drives[int(number)]
+        wanted = {key: int(value) for key, value in (setting.split("=") for setting in settings)}
+        if not settings or set(wanted) - set(LIMITS) or min(wanted.values()) < 0:
+            raise ValueError
+    except (ValueError, IndexError):
+        return "cannot set that: lab-drive N iops=I bps=B, with numbers from 0"
+    drive.limits.update(wanted)
+    limits = {"iops": 0, "iops_rd": 0, "iops_wr": 0, "bps": 0, "bps_rd": 0, "bps_wr": 0} | drive.limits
+    try:
+        monitor.ask("block_set_io_throttle", device=drive.name, **limits)
+    except Problem as problem:
+        return str(problem)
+    return "ok"

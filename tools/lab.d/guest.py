@@ -1,0 +1,192 @@
+"""One run of a guest: QEMU started, its output passed on, its end understood."""
+
+import ctypes
+import os
+import re
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import drives as drive_limits
+import initrd
+from problem import Problem
+from qmp import Monitor
+
+TIMED_OUT = 124
+GUEST_DIED = 70
+
+# What a guest and tools/lab say to each other goes over these virtio ports.
+PORTS = ("lab.stdout", "lab.stderr", "lab.control", "lab.drive")
+
+APPEND = (
+    "console=ttyS0 quiet "
+    # A crash ends the guest at once (QEMU is told not to reboot), and an oops is a crash: what follows one is no result.
+    "panic=-1 oops=panic "
+    # Emulated CPUs share one clock that never stops, and have no side channels worth the detours.
+    "tsc=reliable mitigations=off no_timer_check "
+    # No such hardware: do not wait for it.
+    "i8042.nokbd i8042.noaux cryptomgr.notests random.trust_cpu=on "
+)
+
+
+@dataclass
+class Guest:
+    kernel: object
+    job: initrd.Job
+    drives: list
+    memory: str = "3G"
+    append: str = ""
+    qemu: list = field(default_factory=list)
+    out: Path = None
+    timeout: float = 600
+    say: object = None  # called with what is worth telling only when asked
+
+    def run(self):
+        """Runs the job; returns the exit code of its command, TIMED_OUT or GUEST_DIED."""
+        program = shutil.which("qemu-system-x86_64")
+        if program is None:
+            raise Problem("qemu-system-x86_64: not on this machine: run 'tools/setup lab'")
+        with tempfile.TemporaryDirectory(prefix="servedby-lab-") as work:
+            self.work = Path(work)
+            self.console = self.work / "console.log"
+            image = self.work / "initrd"
+            initrd.write(image, self.kernel, self.job)
+            ports = {name: socket.socketpair() for name in ("monitor", *PORTS)}
+            far_ends = [far.fileno() for _, far in ports.values()]
+            arguments = [program, *self.machine(image), *self.channels(ports)]
+            for drive in self.drives:
+                arguments += drive.arguments()
+            process = subprocess.Popen(
+                [*arguments, *self.qemu],
+                stdin=subprocess.DEVNULL,
+                stdout=sys.stderr,
+                pass_fds=far_ends + [drive.file.fileno() for drive in self.drives],
+                # Ctrl-C is for us alone, and we end QEMU; should we be killed, the kernel does.
+                start_new_session=True,
+                preexec_fn=die_with_parent,
+            )
+            try:
+                for _, far in ports.values():
+                    far.close()
+                return self.attend(process, {name: near for name, (near, _) in ports.items()})
+            finally:
+                process.kill()
+                process.wait()
+
+    def machine(self, image):
+        # The first -accel wins, so one of the user's must be the only one.
+        accel = [] if "-accel" in self.qemu else ["-accel", "tcg,thread=multi"]
+        return [
+            "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+            "-machine", "q35,usb=off", *accel, "-cpu", "max", "-smp", "2", "-m", self.memory,
+            "-kernel", str(self.kernel.image), "-initrd", str(image), "-append", APPEND + self.append,
+        ]  # fmt: skip
+
+    def channels(self, ports):
+        arguments = [
+            "-chardev", f"file,id=console,path={self.console}", "-serial", "chardev:console",
+            "-chardev", f"socket,id=monitor,fd={ports['monitor'][1].fileno()}", "-mon", "chardev=monitor,mode=control",
+            "-fsdev", "local,id=host,path=/,security_model=none,readonly=on,multidevs=remap",
+            "-device", "virtio-9p-pci,fsdev=host,mount_tag=host",
+            "-device", "virtio-serial-pci",
+        ]  # fmt: skip
+        for name in PORTS:
+            arguments += [
+                "-chardev", f"socket,id={name},fd={ports[name][1].fileno()}",
+                "-device", f"virtserialport,chardev={name},name={name}",
+            ]  # fmt: skip
+        if self.out:
+            arguments += [
+                "-fsdev", f"local,id=out,path={str(self.out).replace(',', ',,')},security_model=none,multidevs=remap",
+                "-device", "virtio-9p-pci,fsdev=out,mount_tag=out",
+            ]  # fmt: skip
+        return arguments
+
+    def attend(self, process, ports):
+        """Passes on what the guest says until it has told its exit code, or can no longer."""
+        started = time.monotonic()
+        monitor = Monitor(ports.pop("monitor"))
+        try:
+            monitor.greet()
+        except (EOFError, OSError):
+            process.wait()
+            raise Problem("QEMU did not start, for the reason above: see --qemu and --nvme-size") from None
+
+        lines = {"lab.control": b"", "lab.drive": b""}
+        with selectors.DefaultSelector() as ready:
+            for name, port in ports.items():
+                ready.register(port, selectors.EVENT_READ, name)
+            ready.register(os.pidfd_open(process.pid), selectors.EVENT_READ, "ended")
+            while True:
+                left = started + self.timeout - time.monotonic()
+                if left <= 0:
+                    return self.abandon(TIMED_OUT, f"timed out after {self.timeout:g} s: the guest was killed")
+                for key, _ in ready.select(left):
+                    if key.data == "ended":
+                        drain(ports)
+                        return self.died()
+                    data = key.fileobj.recv(1 << 16)
+                    if not data:
+                        ready.unregister(key.fileobj)
+                    elif key.data in STREAMS:
+                        pass_on(key.data, data)
+                    else:
+                        *whole, lines[key.data] = (lines[key.data] + data).split(b"\n")
+                        for line in (part.decode() for part in whole):
+                            if key.data == "lab.drive":
+                                answer = drive_limits.change(self.drives, line, monitor)
+                                key.fileobj.sendall(answer.encode() + b"\n")
+                            elif line == "started":
+                                self.say(f"command started after {time.monotonic() - started:.1f} s")
+                            else:
+                                drain(ports)
+                                self.say(f"command ended after {time.monotonic() - started:.1f} s")
+                                return int(line.removeprefix("exit "))
+
+    def died(self):
+        text = self.console.read_text(errors="replace")
+        panic = re.search(r"Kernel panic - .*", text)
+        why = panic[0].strip() if panic else "it powered off or rebooted before the command ended"
+        return self.abandon(GUEST_DIED, f"guest died: {why}")
+
+    def abandon(self, code, why):
+        """Keeps the console, says why in one line, returns the code."""
+        if self.out:
+            kept = self.out / "console.log"
+        else:
+            handle, kept = tempfile.mkstemp(prefix="servedby-lab-", suffix=".console.log")
+            os.close(handle)
+        shutil.copyfile(self.console, kept)
+        print(f"lab: {why} (kernel {self.kernel.release}): its console is in {kept}", file=sys.stderr, flush=True)
+        return code
+
+
+STREAMS = {"lab.stdout": 1, "lab.stderr": 2}
+
+
+def pass_on(name, data):
+    while data:
+        data = data[os.write(STREAMS[name], data) :]
+
+
+def drain(ports):
+    """Passes on what the guest wrote and we have not read yet."""
+    for name in STREAMS:
+        ports[name].setblocking(False)
+        try:
+            while data := ports[name].recv(1 << 16):
+                pass_on(name, data)
+        except (BlockingIOError, ConnectionError):
+            pass
+
+
+def die_with_parent():
+    PR_SET_PDEATHSIG = 1
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
