@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace servedby {
@@ -18,20 +19,23 @@ using DeviceNumber = std::uint32_t;
 [[nodiscard]] constexpr unsigned device_major(DeviceNumber dev) { return dev >> 20; }
 [[nodiscard]] constexpr unsigned device_minor(DeviceNumber dev) { return dev & 0xfffff; }
 [[nodiscard]] std::string device_text(DeviceNumber dev);  ///< "259:5"
+/// The number in "259:5" as sysfs and mountinfo print it; nothing if the text is anything else.
+[[nodiscard]] std::optional<DeviceNumber> device_from_text(std::string_view text);
 
 enum class DeviceKind { nvme, loop, partition, dm, md, virtio, scsi, zram, other };
 [[nodiscard]] const char* device_kind_name(DeviceKind kind);
+[[nodiscard]] std::optional<DeviceKind> device_kind_from_name(std::string_view name);
 
-/// What a loop device reads from. `dev` and `inode` are what the driver itself names (LOOP_GET_STATUS64) or, where that is
-/// refused, those of `path`; `file_known` says whether the path in this mount namespace is that very file.
+/// What a loop device reads from. `dev` and `inode` are what the driver itself names (LOOP_GET_STATUS64) or, where that
+/// is refused, those of `path`; `file_known` says whether the path in this mount namespace is that very file.
 struct LoopBacking {
   std::string path;                    ///< /sys/block/loopN/loop/backing_file, as the kernel prints it
   std::optional<DeviceNumber> dev;     ///< s_dev of the backing file's file system; absent: not known
   std::optional<std::uint64_t> inode;  ///< absent: not known
   bool file_known = false;
-  std::uint64_t offset = 0;            ///< bytes into the backing file
-  std::uint64_t size_limit = 0;        ///< bytes; 0: none
-  bool direct_io = false;              ///< the `dio` attribute
+  std::uint64_t offset = 0;      ///< bytes into the backing file
+  std::uint64_t size_limit = 0;  ///< bytes; 0: none
+  bool direct_io = false;        ///< the `dio` attribute
   bool read_only = false;
   friend bool operator==(const LoopBacking&, const LoopBacking&) = default;
 };
@@ -39,15 +43,17 @@ struct LoopBacking {
 /// One block device. Absent means "not known", never zero.
 struct Device {
   DeviceNumber dev = 0;
-  std::string name;                          ///< kernel name: nvme0n1, loop0, dm-3, nvme0n1p2
+  std::string name;  ///< kernel name: nvme0n1, loop0, dm-3, nvme0n1p2
   DeviceKind kind = DeviceKind::other;
-  std::vector<DeviceNumber> below;           ///< what it stands on: a partition's disk, dm/md members, a loop's backing device
+  std::vector<DeviceNumber> below;  ///< what it stands on: a partition's disk, dm/md members, a loop's backing device
+  std::optional<std::string> below_doubt;  ///< present: `below` was inferred, and this is why it may be wrong
   std::optional<std::uint64_t> size_bytes;
   std::optional<std::uint64_t> start_bytes;  ///< partitions: where it starts on its disk
   std::optional<LoopBacking> loop;
   std::optional<std::uint64_t> diskseq;
-  std::optional<std::string> mapper_name;    ///< dm: the name a person gave it
-  std::map<std::string, std::string> facts;  ///< queue limits, scheduler, read-ahead, PCIe link, NUMA node, as sysfs prints them
+  std::optional<std::string> mapper_name;  ///< dm: the name a person gave it
+  std::map<std::string, std::string>
+      facts;  ///< queue limits, scheduler, read-ahead, PCIe link, NUMA node, as sysfs prints them
   friend bool operator==(const Device&, const Device&) = default;
 };
 
@@ -61,9 +67,17 @@ struct StorageStack {
   [[nodiscard]] DeviceNumber disk_of(DeviceNumber dev) const;
   /// "nvme0n1", or "259:5" where the number is not in the stack.
   [[nodiscard]] std::string name_of(DeviceNumber dev) const;
+  /// Every chain of names from `dev` down to a drive, as `via` of a result lists them: partitions left out, one chain
+  /// for each member of an array. {{"loop0", "nvme0n1"}}; a device outside the stack is {{"259:5"}}. A chain ends where
+  /// nothing below is known; a ring (a damaged recording) is cut.
+  [[nodiscard]] std::vector<std::vector<std::string>> chains_from(DeviceNumber dev) const;
+  /// `dev` and all that it stands on, each once, `dev` first.
+  [[nodiscard]] std::vector<DeviceNumber> with_all_below(DeviceNumber dev) const;
   friend bool operator==(const StorageStack&, const StorageStack&) = default;
 };
 
+/// The form in recordings and results: devices as an array in order of their numbers, numbers as "259:5", absent fields
+/// left out. from_json gives back an equal value and throws nlohmann::json::exception on anything malformed.
 void to_json(nlohmann::json& json, const StorageStack& stack);
 void from_json(const nlohmann::json& json, StorageStack& stack);
 
