@@ -18,6 +18,9 @@ import drives as drive_limits
 import initrd
 from problem import Problem
 from qmp import Monitor
+from streams import Stream
+
+LIBC = ctypes.CDLL(None)
 
 TIMED_OUT = 124
 GUEST_DIED = 70
@@ -56,6 +59,7 @@ class Guest:
         with tempfile.TemporaryDirectory(prefix="servedby-lab-") as work:
             self.work = Path(work)
             self.console = self.work / "console.log"
+            self.qemu_log = self.work / "qemu.log"
             image = self.work / "initrd"
             initrd.write(image, self.kernel, self.job)
             ports = {name: socket.socketpair() for name in ("monitor", *PORTS)}
@@ -63,15 +67,17 @@ class Guest:
             arguments = [program, *self.machine(image), *self.channels(ports)]
             for drive in self.drives:
                 arguments += drive.arguments()
-            process = subprocess.Popen(
-                [*arguments, *self.qemu],
-                stdin=subprocess.DEVNULL,
-                stdout=sys.stderr,
-                pass_fds=far_ends + [drive.file.fileno() for drive in self.drives],
-                # Ctrl-C is for us alone, and we end QEMU; should we be killed, the kernel does.
-                start_new_session=True,
-                preexec_fn=die_with_parent,
-            )
+            with open(self.qemu_log, "wb") as log:
+                process = subprocess.Popen(
+                    [*arguments, *self.qemu],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    pass_fds=far_ends + [drive.file.fileno() for drive in self.drives],
+                    # Ctrl-C is for us alone, and we end QEMU; should we be killed, the kernel does.
+                    start_new_session=True,
+                    preexec_fn=die_with_parent,
+                )
             try:
                 for _, far in ports.values():
                     far.close()
@@ -116,27 +122,25 @@ class Guest:
         try:
             monitor.greet()
         except (EOFError, OSError):
-            process.wait()
-            raise Problem("QEMU did not start, for the reason above: see --qemu and --nvme-size") from None
+            raise Problem(f"QEMU did not start: {self.last_word()}") from None
 
+        streams = {"lab.stdout": Stream(1, self.job.end), "lab.stderr": Stream(2, self.job.end)}
         lines = {"lab.control": b"", "lab.drive": b""}
+        code = None
         with selectors.DefaultSelector() as ready:
             for name, port in ports.items():
                 ready.register(port, selectors.EVENT_READ, name)
-            ready.register(os.pidfd_open(process.pid), selectors.EVENT_READ, "ended")
-            while True:
+            while code is None or not all(stream.ended for stream in streams.values()):
                 left = started + self.timeout - time.monotonic()
                 if left <= 0:
                     return self.abandon(TIMED_OUT, f"timed out after {self.timeout:g} s: the guest was killed")
                 for key, _ in ready.select(left):
-                    if key.data == "ended":
-                        drain(ports)
-                        return self.died()
                     data = key.fileobj.recv(1 << 16)
                     if not data:
+                        # QEMU has gone; what it had sent on this port has been passed on.
                         ready.unregister(key.fileobj)
-                    elif key.data in STREAMS:
-                        pass_on(key.data, data)
+                    elif key.data in streams:
+                        streams[key.data].take(data)
                     else:
                         *whole, lines[key.data] = (lines[key.data] + data).split(b"\n")
                         for line in (part.decode() for part in whole):
@@ -146,15 +150,26 @@ class Guest:
                             elif line == "started":
                                 self.say(f"command started after {time.monotonic() - started:.1f} s")
                             else:
-                                drain(ports)
+                                code = int(line.removeprefix("exit "))
                                 self.say(f"command ended after {time.monotonic() - started:.1f} s")
-                                return int(line.removeprefix("exit "))
+                if not ready.get_map():
+                    for stream in streams.values():
+                        stream.give_up()
+                    return self.died()
+        return code
 
     def died(self):
-        text = self.console.read_text(errors="replace")
-        panic = re.search(r"Kernel panic - .*", text)
-        why = panic[0].strip() if panic else "it powered off or rebooted before the command ended"
-        return self.abandon(GUEST_DIED, f"guest died: {why}")
+        panic = re.search(r"Kernel panic - .*", self.console.read_text(errors="replace"))
+        if panic:
+            why = panic[0].strip()
+        else:
+            why = self.last_word() or "it powered off or rebooted before the command ended"
+        return self.abandon(GUEST_DIED, f"the guest died: {why}")
+
+    def last_word(self):
+        """The last line that QEMU itself said."""
+        lines = self.qemu_log.read_text(errors="replace").strip().splitlines()
+        return lines[-1] if lines else ""
 
     def abandon(self, code, why):
         """Keeps the console, says why in one line, returns the code."""
@@ -168,25 +183,6 @@ class Guest:
         return code
 
 
-STREAMS = {"lab.stdout": 1, "lab.stderr": 2}
-
-
-def pass_on(name, data):
-    while data:
-        data = data[os.write(STREAMS[name], data) :]
-
-
-def drain(ports):
-    """Passes on what the guest wrote and we have not read yet."""
-    for name in STREAMS:
-        ports[name].setblocking(False)
-        try:
-            while data := ports[name].recv(1 << 16):
-                pass_on(name, data)
-        except (BlockingIOError, ConnectionError):
-            pass
-
-
 def die_with_parent():
     PR_SET_PDEATHSIG = 1
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -3,6 +3,7 @@
 It is made for each run, which takes a few milliseconds, so that nothing about it can be stale.
 """
 
+import secrets
 import shlex
 import stat
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ DRIVE_MODULES = ("nvme",)
 
 # The busybox applets that the guest's own scripts call.
 APPLETS = (
-    "cat cp dirname echo grep hostname insmod ip ln mkdir mkfifo mknod mount readlink setsid sh sleep switch_root sync uname".split()
+    "cat cp dirname echo grep hostname insmod ip ln mkdir mkfifo mknod mount printf readlink sh sleep switch_root sync uname".split()
 )
 
 
@@ -34,6 +35,7 @@ class Job:
     drives: int
     has_out: bool
     modules_root: Path
+    end: str = field(default_factory=lambda: f"<end of output {secrets.token_hex(16)}>")
 
     def script(self):
         """As shell text, which sets variables and the positional parameters."""
@@ -43,6 +45,7 @@ class Job:
             "LAB_DRIVES": str(self.drives),
             "LAB_OUT": "1" if self.has_out else "",
             "LAB_MODULES": str(self.modules_root),
+            "LAB_END": self.end,
         }
         lines = [f"{name}={shlex.quote(value)}" for name, value in values.items()]
         return "\n".join([*lines, f"set -- {shlex.join(self.command)}", ""])

@@ -1,7 +1,7 @@
 """Unpacked kernels, kept between runs: a boot image, and the modules that a guest may load.
 
 One folder for each kernel:
-    vmlinuz  config  release           the image, its configuration, its `uname -r`
+    image  config  release             the image, its configuration, its `uname -r`
     packages                           "NAME VERSION SUITE" for each package that it came from
     usr/lib/modules/RELEASE            modules, decompressed, as modprobe -d wants them; lib is a link to usr/lib
 """
@@ -9,8 +9,10 @@ One folder for each kernel:
 import contextlib
 import fcntl
 import hashlib
+import lzma
 import os
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -21,7 +23,7 @@ import archive
 from problem import Problem
 
 # Counts up when what a folder holds changes, so that older folders are not taken for new ones.
-LAYOUT = "1"
+LAYOUT = "2"
 
 # Two thirds of the modules drive hardware that no guest here has.
 LEFT_OUT = ("sound",) + tuple(
@@ -35,7 +37,7 @@ class Kernel:
 
     @property
     def image(self):
-        return self.root / "vmlinuz"
+        return self.root / "image"
 
     @property
     def release(self):
@@ -127,7 +129,7 @@ def unpack(debs, suite, root):
     images = list(root.glob("boot/vmlinuz-*")) + list(modules.glob("vmlinuz"))
     if not images:
         raise Problem(f"{debs[0].name}: no vmlinuz inside: give the package that has it with a second --kernel-deb")
-    shutil.copyfile(images[0], root / "vmlinuz")
+    (root / "image").write_bytes(decompressed(images[0].read_bytes()))
     for config in [*root.glob("boot/config-*"), *modules.glob("config")][:1]:
         shutil.copyfile(config, root / "config")
     shutil.rmtree(root / "boot", ignore_errors=True)
@@ -140,6 +142,22 @@ def unpack(debs, suite, root):
 
     (root / "release").write_text(release + "\n")
     (root / "packages").write_text("".join(f"{name_and_version(deb)} {suite}\n" for deb in debs))
+
+
+def decompressed(image):
+    """The kernel inside a compressed boot image, else the image itself: QEMU boots either.
+
+    Under emulation the image would take seconds to decompress itself, at each boot.
+    """
+    setup_sectors = image[0x1F1] or 4
+    offset, length = struct.unpack_from("<II", image, 0x248)
+    # Four bytes behind the payload tell its size.
+    payload = image[(setup_sectors + 1) * 512 + offset :][: length - 4]
+    if payload.startswith(b"\xfd7zXZ"):
+        return lzma.decompress(payload)
+    if payload.startswith(b"\x28\xb5\x2f\xfd"):
+        return subprocess.run(["zstd", "-dcq"], input=payload, stdout=subprocess.PIPE, check=True).stdout
+    return image
 
 
 def name_and_version(deb):
