@@ -191,7 +191,7 @@ enum sb_loss {
 	SB_LOSS_TASK_STATE = 1,    /* no room for a task's state */
 	SB_LOSS_REQUEST_STATE = 2, /* no room for a request's or a bio's state */
 	SB_LOSS_FILE_STATE = 3,    /* no room to track another file */
-	SB_LOSS_READ_ENTRY = 4,    /* a read returned whose entry was not seen, though the task had been seen before */
+	SB_LOSS_READ_ENTRY = 4,    /* a read whose entry or whose return was not seen, though the task had been seen before */
 	SB_LOSS_BIO_PARTS = 5,     /* a bio with more parts than could be walked */
 	SB_LOSS_DROPPED = 6,       /* completions dropped on purpose, by a test */
 	SB_LOSSES = 7,

@@ -1,0 +1,498 @@
+// SPDX-License-Identifier: GPL-2.0
+// Bios and requests of the tracked devices: submission, issue, completion.
+//
+// Submission and issue run in process context: kprobes, which preemption cannot skip. Completion runs in interrupt context:
+// BTF tracepoints, which do not share the kprobes' guard. A completion is seen twice, by the driver's hook and by the block
+// layer's: whichever comes first is recorded, so one may be missed.
+#include "bpf/account.h"
+
+#define MAX_PARTS 256          /* BIO_MAX_VECS */
+#define MAX_BIOS_A_REQUEST 128 /* walked for their owner; nr_requests' merges stay far below */
+
+/* Where the first byte of a segment lies: true if it is in a page-cache page of a file. */
+static __always_inline bool segment_place(const struct bio_vec *segment, struct inode **inode, u64 *pos)
+{
+	struct page *page = segment->bv_page;
+	struct folio *folio = page_folio(page);
+	u64 mapping = (u64)BPF_CORE_READ(folio, mapping);
+
+	if (!mapping || (mapping & 3)) /* PAGE_MAPPING_FLAGS: anonymous or movable */
+		return false;
+	*inode = BPF_CORE_READ((struct address_space *)mapping, host);
+	*pos = (BPF_CORE_READ(folio, index) << page_shift) + segment->bv_offset +
+	       ((((u64)page - (u64)folio) / bpf_core_type_size(struct page)) << page_shift);
+	return true;
+}
+
+static __always_inline struct bio_vec segment_of(struct bio_vec *segments, u32 i)
+{
+	struct bio_vec segment = {};
+
+	bpf_core_read(&segment, sizeof(segment), &segments[i]);
+	return segment;
+}
+
+struct part {
+	struct inode *inode;
+	u64 file_pos;
+	u32 offset; /* bytes from the start of the bio */
+	u32 bytes;
+};
+
+struct walk {
+	struct bio_vec *segments;
+	u64 sector;
+	u64 bio, serving;
+	struct sb_file_id id;
+	u64 file_size;
+	struct part part;
+	u32 left, at;
+	u32 dev, tgid, tid, read, flags;
+	u32 broken;
+};
+
+static __always_inline void send_part(struct walk *walk)
+{
+	struct sb_bio *record = record_reserve(struct sb_bio);
+
+	if (!record)
+		return;
+	record_begin(&record->head, SB_BIO, sizeof(*record), walk->tid, bpf_ktime_get_ns());
+	record->bio = walk->bio;
+	record->sector = walk->sector + (walk->part.offset >> 9);
+	record->file_pos = walk->part.file_pos;
+	record->file_size = walk->file_size;
+	record->serving = walk->serving;
+	record->file = walk->id;
+	record->bytes = walk->part.bytes;
+	record->dev = walk->dev;
+	record->tgid = walk->tgid;
+	record->read = walk->read;
+	record->flags = walk->flags;
+	record->pad = 0;
+	record_submit(record);
+	walk->flags &= ~SB_BIO_FIRST;
+}
+
+/* One step over the segments of a bio whose pages are not one run of the file: sends each run. */
+static long walk_step(u32 i, struct walk *walk)
+{
+	struct bio_vec segment = segment_of(walk->segments, i);
+	struct inode *inode = NULL;
+	u64 pos = 0;
+	u32 bytes = segment.bv_len;
+
+	if (!walk->left)
+		return 1;
+	if (bytes > walk->left)
+		bytes = walk->left;
+	if (!segment_place(&segment, &inode, &pos) || !bytes) {
+		walk->broken = 1;
+		return 1;
+	}
+	if (walk->part.bytes && inode == walk->part.inode && pos == walk->part.file_pos + walk->part.bytes) {
+		walk->part.bytes += bytes;
+	} else {
+		if (walk->part.bytes)
+			send_part(walk);
+		if (inode != walk->part.inode) {
+			walk->id = inode_id(inode);
+			walk->file_size = BPF_CORE_READ(inode, i_size);
+		}
+		walk->part.inode = inode;
+		walk->part.file_pos = pos;
+		walk->part.offset = walk->at;
+		walk->part.bytes = bytes;
+	}
+	walk->at += bytes;
+	walk->left -= bytes;
+	return 0;
+}
+
+static __always_inline void remember_bio(struct bio *bio, u32 bytes, u32 flags)
+{
+	struct bio_state state = {.bytes_left = bytes, .flags = flags};
+	u64 address = (u64)bio;
+
+	if (bpf_map_update_elem(&bios, &address, &state, BPF_ANY))
+		count_loss(SB_LOSS_REQUEST_STATE);
+}
+
+static __always_inline void bio_submitted(struct bio *bio)
+{
+	u32 opf = BPF_CORE_READ(bio, bi_opf), dev, bytes;
+	struct account account = {};
+	struct tracked_device *device;
+	struct task_state *state;
+	struct block_device *bdev;
+	struct bio_vec first;
+	struct walk walk = {};
+	u64 pos = 0;
+
+	if ((opf & REQ_OP_MASK) != REQ_OP_READ)
+		return;
+	bytes = BPF_CORE_READ(bio, bi_iter.bi_size);
+	if (!bytes)
+		return;
+	account_of_current(&account);
+	state = task_state(account.tid);
+	walk.segments = BPF_CORE_READ(bio, bi_io_vec);
+	walk.flags = account.flags | SB_BIO_FIRST;
+	walk.serving = account.serving;
+	if (state && state->direct_bio == (u64)bio) {
+		state->direct_bio = 0;
+		walk.id = state->direct_file;
+		walk.file_size = state->direct_size;
+		pos = state->direct_pos;
+		walk.flags |= SB_BIO_DIRECT;
+		if (state->direct_serving) {
+			walk.serving = state->direct_serving;
+			walk.flags |= account_of_request(walk.serving, 0);
+		}
+	} else {
+		first = segment_of(walk.segments, 0);
+		if (segment_place(&first, &walk.part.inode, &pos)) {
+			if (BPF_CORE_READ(walk.part.inode, i_sb, s_magic) == BDEVFS_MAGIC)
+				walk.flags |= SB_BIO_META;
+			else
+				walk.flags |= SB_BIO_FILE;
+			walk.id = inode_id(walk.part.inode);
+			walk.file_size = BPF_CORE_READ(walk.part.inode, i_size);
+		}
+		if (opf & (1U << bpf_core_enum_value(enum req_flag_bits, __REQ_META___any)))
+			walk.flags = (walk.flags & ~SB_BIO_FILE) | SB_BIO_META;
+	}
+	if (!(walk.flags & (SB_BY_TARGET | SB_BY_WORKER))) {
+		struct file_key key = file_key(walk.id);
+
+		if (!(walk.flags & SB_BIO_FILE) || !bpf_map_lookup_elem(&files, &key))
+			return;
+	}
+	if (opf & (1U << bpf_core_enum_value(enum req_flag_bits, __REQ_RAHEAD___any)))
+		walk.flags |= SB_BIO_AHEAD;
+
+	bdev = BPF_CORE_READ(bio, bi_bdev);
+	walk.dev = disk_dev(BPF_CORE_READ(bdev, bd_disk));
+	dev = walk.dev;
+	walk.sector = BPF_CORE_READ(bio, bi_iter.bi_sector) + BPF_CORE_READ(bdev, bd_start_sect);
+	walk.bio = (u64)bio;
+	walk.tid = account.tid;
+	walk.tgid = account.tgid;
+	walk.read = account.read;
+	device = bpf_map_lookup_elem(&devices, &dev);
+	if (device && BPF_CORE_READ(bdev, bd_disk, queue, mq_ops))
+		remember_bio(bio, bytes, walk.flags & (SB_BY_TARGET | SB_BY_WORKER | SB_FOR_TARGET));
+	if (walk.flags & SB_BY_TARGET) {
+		u32 zero = 0;
+		u64 *total = bpf_map_lookup_elem(&process_bytes, &zero);
+
+		if (total)
+			*total += bytes;
+	}
+
+	walk.part.file_pos = pos;
+	walk.part.bytes = bytes;
+	if (walk.flags & SB_BIO_FILE) {
+		/* A bio's pages go up in its file; so if the last is as far from the first as the bytes between them, none is
+		 * missing, and the bio is one run. Else every segment is looked at. */
+		u32 count = BPF_CORE_READ(bio, bi_vcnt);
+		struct inode *last_inode = NULL;
+		struct bio_vec last = {};
+		u64 last_pos = 0;
+
+		if (count > 1) {
+			last = segment_of(walk.segments, count - 1);
+			if (!segment_place(&last, &last_inode, &last_pos) || last_inode != walk.part.inode ||
+			    last_pos + last.bv_len != pos + bytes) {
+				walk.part.bytes = 0;
+				walk.left = bytes;
+				bpf_loop(MAX_PARTS, walk_step, &walk, 0);
+				if (walk.part.bytes)
+					send_part(&walk);
+				if (walk.left) { /* the rest has no place in a file that could be said */
+					count_loss(SB_LOSS_BIO_PARTS);
+					walk.flags = (walk.flags & ~SB_BIO_FILE) | SB_BIO_CUT;
+					walk.part.offset = walk.at;
+					walk.part.bytes = walk.left;
+					send_part(&walk);
+				}
+				return;
+			}
+		}
+	}
+	send_part(&walk);
+}
+
+SEC("?kprobe/submit_bio")
+int BPF_KPROBE(kprobe_bio_submit, struct bio *bio)
+{
+	bio_submitted(bio);
+	return 0;
+}
+
+SEC("?fentry/submit_bio")
+int BPF_PROG(fentry_bio_submit, struct bio *bio)
+{
+	bio_submitted(bio);
+	return 0;
+}
+
+static __always_inline struct sb_device_count *counts_of(u32 slot)
+{
+	return bpf_map_lookup_elem(&device_counts, &slot);
+}
+
+static __always_inline void send_request(u64 address, struct request_state *state, u32 bytes, s32 status, u32 flags, u64 now)
+{
+	struct sb_request *record = record_reserve(struct sb_request);
+
+	if (!record)
+		return;
+	record_begin(&record->head, SB_REQUEST, sizeof(*record), 0, now);
+	record->request = address;
+	record->issue_ns = state->issue_ns;
+	record->sector = state->sector;
+	record->bytes = bytes;
+	record->dev = state->dev;
+	record->target_bytes = state->target_bytes < bytes ? state->target_bytes : bytes;
+	record->status = status;
+	record->flags = flags;
+	record->pad = 0;
+	record_submit(record);
+}
+
+/* A read request, or `bytes` of it, has completed: counted once, recorded if somebody waits for it. */
+static __always_inline void account_completion(u64 address, struct request_state *state, u32 bytes, s32 status, u32 flags,
+					       u64 now)
+{
+	struct sb_device_count *counts = counts_of(state->slot);
+	u32 target = state->target_bytes < bytes ? state->target_bytes : bytes;
+
+	if (drop_every && !(state->flags & REQUEST_BACKED) && target) {
+		u32 zero = 0;
+		u64 *number = bpf_map_lookup_elem(&completions, &zero);
+
+		if (number && (__sync_fetch_and_add(number, 1) + 1) % drop_every == 0) {
+			count_loss(SB_LOSS_DROPPED);
+			count_note(SB_NOTE_DROPPED_BYTES, bytes);
+			return;
+		}
+	}
+	if (counts) {
+		counts->target_read_bytes += target;
+		counts->other_read_bytes += bytes - target;
+		if (target)
+			counts->target_read_requests++;
+		else
+			counts->other_read_requests++;
+	}
+	if (state->flags & REQUEST_WATCHED)
+		send_request(address, state, bytes, status, flags, now);
+}
+
+struct owners {
+	struct bio *bio;
+	u32 target_bytes;
+	u32 watched;
+};
+
+static long owner_step(u32 i, struct owners *owners)
+{
+	struct bio *bio = owners->bio;
+	u64 address = (u64)bio;
+	struct bio_state *state;
+	u32 bytes;
+
+	if (!bio)
+		return 1;
+	bytes = BPF_CORE_READ(bio, bi_iter.bi_size);
+	state = bpf_map_lookup_elem(&bios, &address);
+	if (!state) { /* the front part of a split bio is a new bio; its bi_private names the bio it was cut from */
+		address = (u64)BPF_CORE_READ(bio, bi_private);
+		state = bpf_map_lookup_elem(&bios, &address);
+	}
+	if (state) {
+		owners->watched = 1;
+		if (state->flags & SB_FOR_TARGET)
+			owners->target_bytes += bytes;
+		if (__sync_fetch_and_add(&state->bytes_left, -(s64)bytes) <= bytes)
+			bpf_map_delete_elem(&bios, &address);
+	}
+	owners->bio = BPF_CORE_READ(bio, bi_next);
+	return 0;
+}
+
+static __always_inline void request_issued(struct request *request)
+{
+	u32 op = BPF_CORE_READ(request, cmd_flags) & REQ_OP_MASK;
+	struct gendisk *disk = BPF_CORE_READ(request, q, disk);
+	struct request_state fresh = {}, *known;
+	struct tracked_device *device;
+	struct owners owners = {};
+	u64 address = (u64)request;
+	u64 now;
+
+	if (op != REQ_OP_READ || !disk)
+		return;
+	fresh.dev = disk_dev(disk);
+	device = bpf_map_lookup_elem(&devices, &fresh.dev);
+	if (!device)
+		return;
+	now = bpf_ktime_get_ns();
+	fresh.slot = device->slot;
+	fresh.issue_ns = now;
+	fresh.start_ns = BPF_CORE_READ(request, start_time_ns);
+	fresh.sector = BPF_CORE_READ(request, __sector);
+	fresh.bytes = BPF_CORE_READ(request, __data_len);
+	known = bpf_map_lookup_elem(&requests, &address);
+	if (known) {
+		if (known->start_ns == fresh.start_ns && known->sector == fresh.sector && known->bytes == fresh.bytes &&
+		    !(known->flags & REQUEST_DONE))
+			return; /* issued again after a requeue: the same bytes, still outstanding */
+		if (!(known->flags & REQUEST_DONE)) { /* its number is in use again, so it must have completed */
+			count_note(SB_NOTE_COMPLETION_RECOVERED, 1);
+			account_completion(address, known, known->bytes, 0, SB_REQUEST_FOUND_DONE, now);
+		}
+	}
+	owners.bio = BPF_CORE_READ(request, bio);
+	bpf_loop(MAX_BIOS_A_REQUEST, owner_step, &owners, 0);
+	if (owners.bio)
+		count_loss(SB_LOSS_BIO_PARTS);
+	fresh.target_bytes = owners.target_bytes;
+	if (owners.watched)
+		fresh.flags |= REQUEST_WATCHED;
+	if (device->serves_backing) {
+		struct sector_key at = {.sector = fresh.sector, .dev = fresh.dev};
+
+		fresh.flags |= REQUEST_BACKED;
+		bpf_map_update_elem(&backed_at, &at, &address, BPF_ANY);
+	}
+	if (bpf_map_update_elem(&requests, &address, &fresh, BPF_ANY))
+		count_loss(SB_LOSS_REQUEST_STATE);
+}
+
+SEC("?kprobe/blk_mq_start_request")
+int BPF_KPROBE(kprobe_request_issue, struct request *request)
+{
+	request_issued(request);
+	return 0;
+}
+
+SEC("?fentry/blk_mq_start_request")
+int BPF_PROG(fentry_request_issue, struct request *request)
+{
+	request_issued(request);
+	return 0;
+}
+
+static __always_inline void forget_request(u64 address, struct request_state *state)
+{
+	if (state->flags & REQUEST_BACKED) {
+		struct sector_key at = {.sector = state->sector, .dev = state->dev};
+
+		bpf_map_delete_elem(&backed_at, &at);
+	}
+	bpf_map_delete_elem(&requests, &address);
+}
+
+/* The driver says that it has the data, before the block layer ends the request. */
+static __always_inline void driver_done(struct request *request, s32 status)
+{
+	u64 address = (u64)request;
+	struct request_state *state = bpf_map_lookup_elem(&requests, &address);
+
+	if (!state || (state->flags & REQUEST_DONE))
+		return;
+	state->flags |= REQUEST_DONE;
+	account_completion(address, state, state->bytes, status, SB_REQUEST_BY_DRIVER, bpf_ktime_get_ns());
+}
+
+/* The block layer ends a request, or `bytes` of it. */
+static __always_inline void block_done(struct request *request, s32 status, u32 bytes)
+{
+	u32 op = BPF_CORE_READ(request, cmd_flags) & REQ_OP_MASK, dev;
+	struct gendisk *disk = BPF_CORE_READ(request, q, disk);
+	u64 address = (u64)request, now;
+	struct tracked_device *device;
+	struct sb_device_count *counts;
+	struct request_state *state;
+
+	if ((op != REQ_OP_READ && op != REQ_OP_WRITE) || !disk)
+		return;
+	dev = disk_dev(disk);
+	device = bpf_map_lookup_elem(&devices, &dev);
+	if (!device)
+		return;
+	counts = counts_of(device->slot);
+	if (op == REQ_OP_WRITE) {
+		if (counts) {
+			counts->write_bytes += bytes;
+			counts->write_requests++;
+		}
+		return;
+	}
+	state = bpf_map_lookup_elem(&requests, &address);
+	if (!state) {
+		count_note(SB_NOTE_REQUEST_BEFORE_START, 1);
+		if (counts)
+			counts->unseen_read_bytes += bytes;
+		return;
+	}
+	if (state->flags & REQUEST_DONE) {
+		forget_request(address, state);
+		return;
+	}
+	now = bpf_ktime_get_ns();
+	if (bytes < state->bytes) {
+		account_completion(address, state, bytes, status, SB_REQUEST_PARTIAL, now);
+		state->sector += bytes >> 9;
+		state->bytes -= bytes;
+		state->target_bytes -= state->target_bytes < bytes ? state->target_bytes : bytes;
+		return;
+	}
+	account_completion(address, state, state->bytes, status, 0, now);
+	forget_request(address, state);
+}
+
+SEC("?tp_btf/block_rq_complete")
+int BPF_PROG(btf_request_done, struct request *request, int status, unsigned int bytes)
+{
+	block_done(request, status, bytes);
+	return 0;
+}
+
+/* Since 6.12 the verifier takes arguments of modules' tracepoints for possibly NULL. */
+SEC("?tp_btf/nvme_complete_rq")
+int BPF_PROG(btf_nvme_done, struct request *request)
+{
+	if (request)
+		driver_done(request, 0);
+	return 0;
+}
+
+/* The same without BTF's types of the arguments, for the kprobe tier. */
+SEC("?raw_tp/block_rq_complete")
+int raw_request_done(struct bpf_raw_tracepoint_args *context)
+{
+	block_done((struct request *)context->args[0], (s32)context->args[1], (u32)context->args[2]);
+	return 0;
+}
+
+SEC("?raw_tp/nvme_complete_rq")
+int raw_nvme_done(struct bpf_raw_tracepoint_args *context)
+{
+	driver_done((struct request *)context->args[0], 0);
+	return 0;
+}
+
+SEC("?kprobe/lo_complete_rq")
+int BPF_KPROBE(kprobe_loop_done, struct request *request)
+{
+	struct loop_cmd *cmd = (void *)request + bpf_core_type_size(struct request);
+
+	if (!bpf_core_type_exists(struct loop_cmd))
+		return 0;
+	if (BPF_CORE_READ(cmd, ret) == BPF_CORE_READ(request, __data_len))
+		driver_done(request, 0);
+	return 0;
+}

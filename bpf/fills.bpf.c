@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0
+// Page-cache fills: every generic way to fill a page of a file goes through one of two functions, whatever the file system.
+// A page of which no fill was seen was there before: that is the proof of a page-cache hit, so this observer loses nothing
+// silently.
+#include "bpf/account.h"
+
+static __always_inline void fill(struct inode *inode, u64 pos, u64 bytes, u32 how)
+{
+	struct account account = {};
+	struct sb_file_id id;
+	struct sb_fill *record;
+
+	if (!bytes)
+		return;
+	id = inode_id(inode);
+	account_of_current(&account);
+	if (!account.flags) {
+		struct file_key key = file_key(id);
+
+		if (!bpf_map_lookup_elem(&files, &key))
+			return;
+	}
+	record = record_reserve(struct sb_fill);
+	if (!record)
+		return;
+	record_begin(&record->head, SB_FILL, sizeof(*record), account.tid, bpf_ktime_get_ns());
+	record->pos = pos;
+	record->bytes = bytes;
+	record->file_size = BPF_CORE_READ(inode, i_size);
+	record->serving = account.serving;
+	record->file = id;
+	record->tgid = account.tgid;
+	record->read = account.read;
+	record->flags = account.flags | how;
+	record->pad = 0;
+	record_submit(record);
+}
+
+static __always_inline void fill_readahead(struct readahead_control *ahead)
+{
+	fill(BPF_CORE_READ(ahead, mapping, host), (u64)BPF_CORE_READ(ahead, _index) << page_shift,
+	     (u64)BPF_CORE_READ(ahead, _nr_pages) << page_shift, SB_FILL_READAHEAD);
+}
+
+static __always_inline void fill_folio(struct folio *folio)
+{
+	fill(BPF_CORE_READ(folio, mapping, host), (u64)BPF_CORE_READ(folio, index) << page_shift, folio_bytes(folio),
+	     SB_FILL_FOLIO);
+}
+
+SEC("?kprobe/read_pages")
+int BPF_KPROBE(kprobe_fill_readahead, struct readahead_control *ahead)
+{
+	fill_readahead(ahead);
+	return 0;
+}
+
+SEC("?fentry/read_pages")
+int BPF_PROG(fentry_fill_readahead, struct readahead_control *ahead)
+{
+	fill_readahead(ahead);
+	return 0;
+}
+
+SEC("?kprobe/filemap_read_folio")
+int BPF_KPROBE(kprobe_fill_folio, struct file *file, void *filler, struct folio *folio)
+{
+	fill_folio(folio);
+	return 0;
+}
+
+SEC("?fentry/filemap_read_folio")
+int BPF_PROG(fentry_fill_folio, struct file *file, void *filler, struct folio *folio)
+{
+	fill_folio(folio);
+	return 0;
+}

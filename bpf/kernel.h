@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Every difference between kernels, one named accessor each, with the commit that made it. */
+#ifndef SERVEDBY_KERNEL_H
+#define SERVEDBY_KERNEL_H
+
+#include "bpf/state.h"
+
+#define REQ_OP_MASK 0xff /* include/linux/blk_types.h: REQ_OP_BITS is 8 */
+#define REQ_OP_READ 0
+#define REQ_OP_WRITE 1
+#define PF_KTHREAD 0x00200000
+#define S_IFMT 0170000
+#define S_IFREG 0100000
+#define S_IFBLK 0060000
+#ifdef __TARGET_ARCH_arm64
+#define O_DIRECT_FLAG 0200000
+#else
+#define O_DIRECT_FLAG 040000
+#endif
+#define BDEVFS_MAGIC 0x62646576
+
+/* Numbers of the read calls. */
+#ifdef __TARGET_ARCH_arm64
+enum { SYSTEM_CALL_READ = 63, SYSTEM_CALL_READV = 65, SYSTEM_CALL_PREAD = 67, SYSTEM_CALL_PREADV = 69, SYSTEM_CALL_PREADV2 = 286 };
+#else
+enum { SYSTEM_CALL_READ = 0, SYSTEM_CALL_PREAD = 17, SYSTEM_CALL_READV = 19, SYSTEM_CALL_PREADV = 295, SYSTEM_CALL_PREADV2 = 327 };
+#endif
+
+/* The system call the current task is in. */
+static __always_inline int current_system_call(void)
+{
+	struct pt_regs *regs = (void *)bpf_task_pt_regs(bpf_get_current_task_btf());
+
+#ifdef __TARGET_ARCH_arm64
+	return BPF_CORE_READ(regs, syscallno);
+#else
+	return BPF_CORE_READ(regs, orig_ax);
+#endif
+}
+
+static __always_inline struct sb_file_id inode_id(struct inode *inode)
+{
+	struct sb_file_id id = {};
+
+	id.ino = BPF_CORE_READ(inode, i_ino);
+	id.dev = BPF_CORE_READ(inode, i_sb, s_dev);
+	id.generation = BPF_CORE_READ(inode, i_generation);
+	return id;
+}
+
+static __always_inline struct file_key file_key(struct sb_file_id id)
+{
+	struct file_key key = {.ino = id.ino, .dev = id.dev, .generation = id.generation};
+	return key;
+}
+
+/* Files whose bytes the kernel makes up as they are read: no layer serves them, so their reads are not reads of files. */
+static __always_inline bool made_up_by_kernel(unsigned long magic)
+{
+	switch (magic) {
+	case 0x00009fa0: /* proc */
+	case 0x62656572: /* sysfs */
+	case 0x64626720: /* debugfs */
+	case 0x74726163: /* tracefs */
+	case 0x63677270: /* cgroup2 */
+	case 0x0027e0eb: /* cgroup */
+	case 0x73636673: /* securityfs */
+	case 0xcafe4a11: /* bpf */
+	case 0x6165676c: /* pstore */
+	case 0xde5e81e4: /* efivarfs */
+	case 0x00001cd1: /* devpts */
+	case 0x0bad1dea: /* futexfs, anonymous */
+	case 0x09041934: /* anon_inode */
+		return true;
+	}
+	return false;
+}
+
+/* The folio of a page. Tail pages point at their head: page.compound_head with bit 0 set; 7.x renamed it compound_info,
+ * which holds a mask instead of the address where the upper half is all ones ("mm: rework compound_head() for power-of-2
+ * sizeof(struct page)"). */
+static __always_inline struct folio *page_folio(struct page *page)
+{
+	u64 info = 0;
+
+	if (bpf_core_field_exists(page->compound_head)) {
+		info = BPF_CORE_READ(page, compound_head);
+	} else {
+		struct page___info *newer = (void *)page;
+
+		info = BPF_CORE_READ(newer, compound_info);
+		if ((info & 1) && (info >> 32) == 0xffffffff)
+			return (struct folio *)((u64)page & info & ~1ULL);
+	}
+	if (info & 1)
+		return (struct folio *)(info - 1);
+	return (struct folio *)page;
+}
+
+/* Bytes of a folio. The order of a large one moved from _folio_order to the low byte of _flags_1 in 6.6 (ebc1baf5c9b4,
+ * "mm: free up a word in the first tail page"). */
+static __always_inline u64 folio_bytes(struct folio *folio)
+{
+	u64 head_bit = bpf_core_enum_value_exists(enum pageflags, PG_head___any)
+			       ? bpf_core_enum_value(enum pageflags, PG_head___any)
+			       : 0;
+	u64 flags = BPF_CORE_READ(folio, flags);
+	u32 order = 0;
+
+	if (head_bit && (flags & (1ULL << head_bit))) {
+		struct folio___order *older = (void *)folio;
+		struct folio___flags_1 *newer = (void *)folio;
+
+		if (bpf_core_field_exists(older->_folio_order))
+			order = BPF_CORE_READ(older, _folio_order);
+		else
+			order = BPF_CORE_READ(newer, _flags_1) & 0xff;
+	}
+	return 1ULL << (page_shift + (order & 31));
+}
+
+/* The whole disk of a bio or request. A partition's bio carries the partition until it is remapped. */
+static __always_inline u32 disk_dev(struct gendisk *disk)
+{
+	return BPF_CORE_READ(disk, part0, bd_dev);
+}
+
+/* A loop request's driver data lies right behind struct request (blk_mq_rq_to_pdu), and the kiocb inside it. Since 6.12 the
+ * driver reads a buffered backing file with that kiocb too; before, with one on its stack. Whether an address leads to a
+ * request in flight is the run-time test. */
+static __always_inline u64 request_of_kiocb(struct kiocb *iocb)
+{
+	struct loop_cmd *cmd = NULL;
+
+	if (!bpf_core_type_exists(struct loop_cmd))
+		return 0;
+	return (u64)iocb - bpf_core_field_offset(cmd->iocb) - bpf_core_type_size(struct request);
+}
+
+#endif

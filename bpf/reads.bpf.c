@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: GPL-2.0
+// Reads of the target: a call is entered, its pages are looked at, it returns. One record for each call, at its return.
+//
+// Entry by kprobe (or fentry), return by the system call's classic tracepoint (or fexit): kretprobes run out of instances
+// when more readers block than they have, and on preemptible kernels fexit programs are skipped.
+#include "bpf/kernel.h"
+
+/* The path of a file, once. Components are sent from the leaf up; user space turns them round. */
+static __always_inline void send_name(struct file *file, struct sb_file_id id, struct sb_file_id opened, u32 tid)
+{
+	struct sb_file_name *record = record_reserve(struct sb_file_name);
+	struct task_struct *task = (void *)bpf_get_current_task();
+	struct dentry *dentry, *root_dentry;
+	struct vfsmount *mnt, *root_mnt;
+	u32 length = 0;
+
+	if (!record)
+		return;
+	record_begin(&record->head, SB_FILE, sizeof(*record), tid, bpf_ktime_get_ns());
+	record->file = id;
+	record->opened = opened;
+	record->cut = 1;
+	dentry = BPF_CORE_READ(file, f_path.dentry);
+	mnt = BPF_CORE_READ(file, f_path.mnt);
+	root_dentry = BPF_CORE_READ(task, fs, root.dentry);
+	root_mnt = BPF_CORE_READ(task, fs, root.mnt);
+	for (int i = 0; i < 48; i++) {
+		struct dentry *parent;
+		long n;
+
+		if (dentry == root_dentry && mnt == root_mnt) {
+			record->cut = 0;
+			break;
+		}
+		parent = BPF_CORE_READ(dentry, d_parent);
+		if (dentry == BPF_CORE_READ(mnt, mnt_root)) {
+			struct mount *mount = (void *)mnt - bpf_core_field_offset(struct mount, mnt);
+			struct mount *above = BPF_CORE_READ(mount, mnt_parent);
+
+			if (above == mount) { /* the root of the namespace */
+				record->cut = 0;
+				break;
+			}
+			dentry = BPF_CORE_READ(mount, mnt_mountpoint);
+			mnt = (void *)above + bpf_core_field_offset(struct mount, mnt);
+			continue;
+		}
+		if (dentry == parent) { /* unlinked from every mount */
+			record->cut = 0;
+			break;
+		}
+		if (length > SB_PATH_MAX - 257)
+			break;
+		n = bpf_probe_read_kernel_str(record->path + (length & (SB_PATH_MAX - 1)), 256,
+					      BPF_CORE_READ(dentry, d_name.name));
+		if (n < 0)
+			break;
+		length += n & 0x1ff;
+		dentry = parent;
+	}
+	record->length = length;
+	record_submit(record);
+}
+
+/* From now on everybody's fills of this file are of interest. */
+static __always_inline void track(struct file *file, struct sb_file_id id, struct sb_file_id opened, u32 tid)
+{
+	struct file_key key = file_key(id);
+	struct tracked_file *known = bpf_map_lookup_elem(&files, &key);
+	struct tracked_file fresh = {.named = 1};
+
+	if (known && known->named)
+		return;
+	if (bpf_map_update_elem(&files, &key, &fresh, BPF_ANY)) {
+		count_loss(SB_LOSS_FILE_STATE);
+		return;
+	}
+	send_name(file, id, opened, tid);
+}
+
+static __always_inline void read_enter(struct file *file, u64 count, loff_t *pos)
+{
+	u32 tgid = current_tgid(), tid = current_tid();
+	struct task_state *state;
+	struct inode *inode;
+	loff_t at = 0;
+	u16 mode;
+
+	if (!is_target(tgid))
+		return;
+	state = task_state_made(tid);
+	if (!state)
+		return;
+	if (state->open) /* its return was not seen */
+		count_loss(SB_LOSS_READ_ENTRY);
+	state->seen = 1;
+	state->open = 0;
+	inode = BPF_CORE_READ(file, f_inode);
+	mode = BPF_CORE_READ(inode, i_mode) & S_IFMT;
+	state->ignored = (mode != S_IFREG && mode != S_IFBLK) || made_up_by_kernel(BPF_CORE_READ(inode, i_sb, s_magic));
+	if (state->ignored)
+		return;
+	if (pos)
+		bpf_probe_read_kernel(&at, sizeof(at), pos);
+	state->opened = inode_id(inode);
+	state->file = state->opened;
+	state->pos = at;
+	state->count = count;
+	state->file_size = BPF_CORE_READ(inode, i_size);
+	state->flags = (mode == S_IFBLK ? SB_READ_BLKDEV : 0) |
+		       (BPF_CORE_READ(file, f_flags) & O_DIRECT_FLAG ? SB_READ_DIRECT : 0);
+	state->read++;
+	track(file, state->file, state->opened, tid);
+	state->open = 1;
+	state->begin_ns = bpf_ktime_get_ns();
+}
+
+static __always_inline void read_exit(u16 method, s64 returned)
+{
+	u64 now = bpf_ktime_get_ns();
+	u32 tgid = current_tgid(), tid;
+	struct task_state *state;
+	struct sb_read *record;
+
+	if (!is_target(tgid))
+		return;
+	tid = current_tid();
+	state = task_state(tid);
+	if (!state || (!state->open && !state->ignored)) {
+		if (returned <= 0)
+			return; /* refused before it came to a file */
+		if (state && state->seen)
+			count_loss(SB_LOSS_READ_ENTRY);
+		else
+			count_note(SB_NOTE_READ_BEFORE_START, 1);
+		return;
+	}
+	if (state->ignored) {
+		state->ignored = 0;
+		return;
+	}
+	state->open = 0;
+	record = record_reserve(struct sb_read);
+	if (!record)
+		return;
+	record_begin(&record->head, SB_READ, sizeof(*record), tid, now);
+	record->begin_ns = state->begin_ns;
+	record->file = state->file;
+	record->opened = state->opened;
+	record->pos = state->pos;
+	record->count = state->count;
+	record->returned = returned;
+	record->file_size = state->file_size;
+	record->tgid = tgid;
+	record->read = state->read;
+	record->method = method;
+	record->flags = state->flags;
+	record->pad = 0;
+	record_submit(record);
+}
+
+SEC("?kprobe/vfs_read")
+int BPF_KPROBE(kprobe_read_entry, struct file *file, char *buffer, size_t count, loff_t *pos)
+{
+	read_enter(file, count, pos);
+	return 0;
+}
+
+SEC("?fentry/vfs_read")
+int BPF_PROG(fentry_read_entry, struct file *file, char *buffer, size_t count, loff_t *pos)
+{
+	read_enter(file, count, pos);
+	return 0;
+}
+
+/* The length of a vectored read is in the caller's memory; filemap_read knows it. */
+SEC("?kprobe/vfs_readv")
+int BPF_KPROBE(kprobe_readv_entry, struct file *file, void *vec, unsigned long parts, loff_t *pos)
+{
+	read_enter(file, 0, pos);
+	return 0;
+}
+
+SEC("?fentry/vfs_readv")
+int BPF_PROG(fentry_readv_entry, struct file *file, void *vec, unsigned long parts, loff_t *pos)
+{
+	read_enter(file, 0, pos);
+	return 0;
+}
+
+#define READ_RETURN(call, method)                                              \
+	SEC("?tp/syscalls/sys_exit_" #call)                                    \
+	int tracepoint_return_##call(struct trace_event_raw_sys_exit *context) \
+	{                                                                      \
+		read_exit(method, context->ret);                               \
+		return 0;                                                      \
+	}
+READ_RETURN(read, SB_METHOD_READ)
+READ_RETURN(pread64, SB_METHOD_PREAD)
+READ_RETURN(readv, SB_METHOD_READV)
+READ_RETURN(preadv, SB_METHOD_PREADV)
+READ_RETURN(preadv2, SB_METHOD_PREADV2)
+
+/* Which of the calls it was, where the return is seen inside the kernel. */
+static __always_inline u16 current_method(void)
+{
+	switch (current_system_call()) {
+	case SYSTEM_CALL_READ:
+		return SB_METHOD_READ;
+	case SYSTEM_CALL_PREAD:
+		return SB_METHOD_PREAD;
+	case SYSTEM_CALL_READV:
+		return SB_METHOD_READV;
+	case SYSTEM_CALL_PREADV:
+		return SB_METHOD_PREADV;
+	case SYSTEM_CALL_PREADV2:
+		return SB_METHOD_PREADV2;
+	}
+	return SB_METHOD_UNKNOWN;
+}
+
+SEC("?fexit/vfs_read")
+int BPF_PROG(fexit_read_return, struct file *file, char *buffer, size_t count, loff_t *pos, long returned)
+{
+	read_exit(current_method(), returned);
+	return 0;
+}
+
+SEC("?fexit/vfs_readv")
+int BPF_PROG(fexit_readv_return, struct file *file, void *vec, unsigned long parts, loff_t *pos, int flags, long returned)
+{
+	read_exit(current_method(), returned);
+	return 0;
+}
+
+/* The page cache of a file is about to be looked at for a reader: whose pages really serve the call (below an overlay another
+ * file than the one opened). */
+static __always_inline void reader_looks_up(struct kiocb *iocb, struct iov_iter *iter)
+{
+	u32 tid = current_tid();
+	struct task_state *state;
+	struct sb_file_id id;
+	struct file *file;
+
+	if (!is_target(current_tgid()))
+		return;
+	state = task_state(tid);
+	if (!state || !state->open)
+		return;
+	file = BPF_CORE_READ(iocb, ki_filp);
+	id = inode_id(BPF_CORE_READ(file, f_mapping, host));
+	if (!(state->flags & (SB_READ_PAGE_CACHE | SB_READ_BLKDEV)) &&
+	    (id.ino != state->file.ino || id.dev != state->file.dev)) {
+		state->file = id;
+		track(file, id, state->opened, tid);
+	}
+	if (!state->count)
+		state->count = BPF_CORE_READ(iter, count);
+	state->flags |= SB_READ_PAGE_CACHE;
+}
+
+SEC("?kprobe/filemap_read")
+int BPF_KPROBE(kprobe_read_lookup, struct kiocb *iocb, struct iov_iter *iter)
+{
+	reader_looks_up(iocb, iter);
+	return 0;
+}
+
+SEC("?fentry/filemap_read")
+int BPF_PROG(fentry_read_lookup, struct kiocb *iocb, struct iov_iter *iter)
+{
+	reader_looks_up(iocb, iter);
+	return 0;
+}

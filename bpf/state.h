@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* The state that the observers share, as small as it can be: who is a target, which devices and files are tracked, what is
+ * in flight. maps.bpf.c defines it; every other observer only declares it. */
+#ifndef SERVEDBY_STATE_H
+#define SERVEDBY_STATE_H
+
+#include "vmlinux/kernel_types.h"
+
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
+#include "bpf/record.h"
+
+#ifndef SB_STATE
+#define SB_STATE extern
+#endif
+
+/* Settings, fixed at load time. */
+SB_STATE const volatile u32 page_shift;
+SB_STATE const volatile u32 drop_every; /* a test's sabotage: every so many completions of a drive are lost; 0: none */
+
+struct file_key {
+	u64 ino;
+	u32 dev;
+	u32 generation;
+};
+
+struct tracked_device {
+	u32 slot;          /* into device_counts */
+	u32 serves_backing; /* 1: its requests are served by reading a file (a loop device) */
+};
+
+struct tracked_file {
+	u32 named; /* its path has been sent */
+};
+
+/* A loop device by its backing file: for drivers that read with a kiocb of their own, where only the position joins. */
+struct backing_of {
+	u32 dev;
+	u32 pad;
+	u64 offset; /* of the device's first byte in the file */
+};
+
+struct request_state {
+	u64 issue_ns;
+	u64 start_ns; /* request.start_time_ns: another allocation of the same request has another one */
+	u64 sector;
+	u32 bytes;
+	u32 dev;
+	u32 slot;
+	u32 target_bytes;
+	u32 flags; /* REQUEST_* */
+	u32 pad;
+};
+#define REQUEST_DONE    1 /* its completion was seen by the driver's hook; the block layer's is still to come */
+#define REQUEST_WATCHED 2 /* holds bytes of a tracked file or of the target: its completion is recorded */
+#define REQUEST_BACKED  4 /* on a device that serves from a backing file */
+
+struct bio_state {
+	s64 bytes_left; /* not yet issued in a request */
+	u32 flags;      /* SB_BY_*, SB_FOR_TARGET */
+	u32 pad;
+};
+
+struct sector_key {
+	u64 sector;
+	u32 dev;
+	u32 pad;
+};
+
+/* What a task is in the middle of. */
+struct task_state {
+	/* its open read call */
+	u64 begin_ns;
+	struct sb_file_id file, opened;
+	u64 pos, count, file_size;
+	u32 read; /* number of the call */
+	u16 method;
+	u16 flags;
+	u8 open;    /* inside a read call of a file */
+	u8 ignored; /* inside a read call of something else (a pipe, a terminal, /proc) */
+	u8 seen;    /* an entry has been seen: a return without one is a loss, not an edge */
+	u8 pad;
+	u32 pad2;
+	/* between iomap_dio_submit_bio and the submit_bio inside it */
+	u64 direct_bio, direct_serving, direct_pos, direct_size;
+	struct sb_file_id direct_file;
+	/* loop worker: the request it serves, and how far it has read the backing file for it */
+	u64 serving, serving_issue_ns;
+	u64 run_begin, run_end; /* contiguous part of the backing file read so far, not yet recorded */
+	u64 serving_end;        /* where the request ends in the backing file */
+	u64 run_sector;
+	struct sb_file_id backing;
+	u32 serving_dev;
+	u32 pad3;
+};
+
+SB_STATE struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 64 * 1024 * 1024);
+} records SEC(".maps");
+
+SB_STATE struct { /* tgid (and, harmlessly, the tids of new threads) → 1 */
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__type(key, u32);
+	__type(value, u32);
+} targets SEC(".maps");
+
+SB_STATE struct { /* tid → */
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, u32);
+	__type(value, struct task_state);
+} tasks SEC(".maps");
+
+SB_STATE struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, u32);
+	__type(value, struct tracked_device);
+} devices SEC(".maps");
+
+SB_STATE struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct file_key);
+	__type(value, struct tracked_file);
+} files SEC(".maps");
+
+SB_STATE struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct file_key); /* generation 0: the driver does not tell it */
+	__type(value, struct backing_of);
+} backing_files SEC(".maps");
+
+SB_STATE struct { /* request address → */
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__type(key, u64);
+	__type(value, struct request_state);
+} requests SEC(".maps");
+
+SB_STATE struct { /* first sector of a request on a backed device → request address */
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct sector_key);
+	__type(value, u64);
+} backed_at SEC(".maps");
+
+SB_STATE struct { /* bio address → */
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__type(key, u64);
+	__type(value, struct bio_state);
+} bios SEC(".maps");
+
+SB_STATE struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 4096);
+	__type(key, u32);
+	__type(value, struct sb_device_count);
+} device_counts SEC(".maps");
+
+SB_STATE struct { /* enum sb_loss, then enum sb_note */
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, SB_LOSSES + SB_NOTES);
+	__type(key, u32);
+	__type(value, u64);
+} tallies SEC(".maps");
+
+SB_STATE struct { /* bytes of bios that the target submitted: brackets the process counters */
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u64);
+} process_bytes SEC(".maps");
+
+SB_STATE struct { /* completions of drives so far, for drop_every */
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u64);
+} completions SEC(".maps");
+
+static __always_inline void tally(u32 which, u64 by)
+{
+	u64 *count = bpf_map_lookup_elem(&tallies, &which);
+
+	if (count)
+		*count += by;
+}
+
+static __always_inline void count_loss(enum sb_loss loss)
+{
+	tally(loss, 1);
+}
+
+static __always_inline void count_note(enum sb_note note, u64 by)
+{
+	tally(SB_LOSSES + note, by);
+}
+
+static __always_inline u32 current_tgid(void)
+{
+	return bpf_get_current_pid_tgid() >> 32;
+}
+
+static __always_inline u32 current_tid(void)
+{
+	return (u32)bpf_get_current_pid_tgid();
+}
+
+static __always_inline bool is_target(u32 tgid)
+{
+	return bpf_map_lookup_elem(&targets, &tgid) != NULL;
+}
+
+static __always_inline struct task_state *task_state(u32 tid)
+{
+	return bpf_map_lookup_elem(&tasks, &tid);
+}
+
+/* The task's state, made if there is none; NULL is counted as a loss. */
+static __always_inline struct task_state *task_state_made(u32 tid)
+{
+	static const struct task_state empty = {};
+	struct task_state *state = task_state(tid);
+
+	if (state)
+		return state;
+	bpf_map_update_elem(&tasks, &tid, &empty, BPF_NOEXIST);
+	state = task_state(tid);
+	if (!state)
+		count_loss(SB_LOSS_TASK_STATE);
+	return state;
+}
+
+/* The ring is polled by the reader, never woken by a record: a wake-up for each would cost more than all the rest. */
+#define record_reserve(type) ((type *)record_reserve_bytes(sizeof(type)))
+static __always_inline void *record_reserve_bytes(u64 size)
+{
+	void *record = bpf_ringbuf_reserve(&records, size, 0);
+
+	if (!record)
+		count_loss(SB_LOSS_RING);
+	return record;
+}
+
+static __always_inline void record_begin(struct sb_head *head, u16 kind, u16 size, u32 tid, u64 now)
+{
+	head->kind = kind;
+	head->size = size;
+	head->tid = tid;
+	head->time_ns = now;
+}
+
+static __always_inline void record_submit(void *record)
+{
+	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+}
+
+#endif

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: GPL-2.0
+// Who belongs to the target: children by fork, until they exit. An exiting task leaves its own accounting, final.
+#include "bpf/kernel.h"
+
+static __always_inline struct sb_task *task_record(u32 event)
+{
+	struct sb_task *record = record_reserve(struct sb_task);
+
+	if (!record)
+		return NULL;
+	record_begin(&record->head, SB_TASK, sizeof(*record), current_tid(), bpf_ktime_get_ns());
+	record->event = event;
+	record->tgid = current_tgid();
+	record->pad = 0;
+	bpf_get_current_comm(record->comm, sizeof(record->comm));
+	return record;
+}
+
+/* A new thread gets an entry under its TID, which nothing asks for; it goes when the thread exits. */
+SEC("?tp/sched/sched_process_fork")
+int tracepoint_fork(struct trace_event_raw_sched_process_fork *context)
+{
+	struct sb_task *record;
+	u32 child, one = 1;
+
+	if (!is_target(current_tgid()))
+		return 0;
+	child = context->child_pid;
+	if (bpf_map_update_elem(&targets, &child, &one, BPF_ANY))
+		count_loss(SB_LOSS_TASK_STATE);
+	record = task_record(SB_TASK_FORK);
+	if (!record)
+		return 0;
+	record->task = child;
+	record->rchar = 0;
+	record->syscr = 0;
+	record->read_bytes = 0;
+	record->faults_major = 0;
+	record->faults_minor = 0;
+	record_submit(record);
+	return 0;
+}
+
+SEC("?tp/sched/sched_process_exit")
+int tracepoint_exit(void *context)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+	u32 tgid = current_tgid(), tid = current_tid();
+	struct sb_task *record;
+
+	if (!is_target(tgid))
+		return 0;
+	bpf_map_delete_elem(&tasks, &tid);
+	record = task_record(SB_TASK_EXIT);
+	if (record) {
+		record->task = tid;
+		record->rchar = BPF_CORE_READ(task, ioac.rchar);
+		record->syscr = BPF_CORE_READ(task, ioac.syscr);
+		record->read_bytes = BPF_CORE_READ(task, ioac.read_bytes);
+		record->faults_major = BPF_CORE_READ(task, maj_flt);
+		record->faults_minor = BPF_CORE_READ(task, min_flt);
+		record_submit(record);
+	}
+	if (tid != tgid)
+		bpf_map_delete_elem(&targets, &tid);
+	if (BPF_CORE_READ(task, signal, live.counter) == 0)
+		bpf_map_delete_elem(&targets, &tgid);
+	return 0;
+}

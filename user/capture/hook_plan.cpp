@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/hook_plan.h"
+
+#include <algorithm>
+
+namespace servedby {
+namespace {
+
+const char* const in_process =
+    "runs in process context, where preemptible kernels skip fentry programs; a kprobe is not skipped there";
+const char* const in_interrupt = "runs in interrupt context, where kprobes share one guard and are skipped; this is not";
+
+Way kprobe(std::string how, std::vector<std::string> programs) {
+  return {"kprobe", std::move(how), std::move(programs)};
+}
+Way fentry(std::string how, std::vector<std::string> programs) {
+  return {"fentry", std::move(how), std::move(programs)};
+}
+
+std::vector<Hook> every_hook() {
+  return {
+      {"task-fork", "children of the target", "one event a fork", true, "", false,
+       {kprobe("tracepoint sched_process_fork", {"tracepoint_fork"})}},
+      {"task-exit", "a task's own accounting, final", "one event an exit", true, "", false,
+       {kprobe("tracepoint sched_process_exit", {"tracepoint_exit"})}},
+      {"read-entry", "a read call of the target: file and range", in_process, true, "", false,
+       {kprobe("kprobe vfs_read, vfs_readv", {"kprobe_read_entry", "kprobe_readv_entry"}),
+        fentry("fentry vfs_read, vfs_readv", {"fentry_read_entry", "fentry_readv_entry"})}},
+      {"read-return", "what the call returned",
+       "kretprobes run out of instances when many readers block, and preemptible kernels skip fexit programs", true, "", false,
+       {kprobe("tracepoint sys_exit_read, _pread64, _readv, _preadv, _preadv2",
+               {"tracepoint_return_read", "tracepoint_return_pread64", "tracepoint_return_readv", "tracepoint_return_preadv",
+                "tracepoint_return_preadv2"}),
+        fentry("fexit vfs_read, vfs_readv", {"fexit_read_return", "fexit_readv_return"})}},
+      {"read-lookup", "the page cache that serves the call", in_process, true, "", false,
+       {kprobe("kprobe filemap_read", {"kprobe_read_lookup"}), fentry("fentry filemap_read", {"fentry_read_lookup"})}},
+      {"fill-readahead", "runs of pages about to be filled", in_process, true, "", false,
+       {kprobe("kprobe read_pages", {"kprobe_fill_readahead"}), fentry("fentry read_pages", {"fentry_fill_readahead"})}},
+      {"fill-folio", "single folios about to be filled", in_process, true, "", false,
+       {kprobe("kprobe filemap_read_folio", {"kprobe_fill_folio"}),
+        fentry("fentry filemap_read_folio", {"fentry_fill_folio"})}},
+      {"direct-bio", "which bytes of a file a direct bio holds", in_process, true, "", false,
+       {kprobe("kprobe iomap_dio_submit_bio", {"kprobe_direct_bio"}),
+        fentry("fentry iomap_dio_submit_bio", {"fentry_direct_bio"})}},
+      {"bio-submit", "bios as they are submitted", in_process, true, "", false,
+       {kprobe("kprobe submit_bio", {"kprobe_bio_submit"}), fentry("fentry submit_bio", {"fentry_bio_submit"})}},
+      {"backing-lookup", "a loop worker's reads of its backing file", in_process, true, "", false,
+       {kprobe("kprobe filemap_read", {"kprobe_backing_lookup"}),
+        fentry("fentry filemap_read", {"fentry_backing_lookup"})}},
+      {"request-issue", "requests given to a driver, with the bios in them", in_process, true, "", false,
+       {kprobe("kprobe blk_mq_start_request", {"kprobe_request_issue"}),
+        fentry("fentry blk_mq_start_request", {"fentry_request_issue"})}},
+      {"request-done", "requests that completed", in_interrupt, true, "", false,
+       {fentry("tp_btf block_rq_complete", {"btf_request_done"}),
+        kprobe("raw_tp block_rq_complete", {"raw_request_done"})}},
+      {"nvme-done", "completions as the NVMe driver sees them", in_interrupt, true, "nvme_core", true,
+       {fentry("tp_btf nvme_complete_rq", {"btf_nvme_done"}), kprobe("raw_tp nvme_complete_rq", {"raw_nvme_done"})}},
+      {"loop-done", "completions as the loop driver sees them",
+       "runs in the worker, where preemptible kernels skip the block layer's hook", true, "loop", true,
+       {kprobe("kprobe lo_complete_rq", {"kprobe_loop_done"})}},
+  };
+}
+
+}  // namespace
+
+std::vector<Hook> hook_plan(Tier tier) {
+  std::vector<Hook> hooks = every_hook();
+  if (tier == Tier::counters) return {};
+  if (tier == Tier::automatic) return hooks;
+  const std::string wanted = tier == Tier::fentry ? "fentry" : "kprobe";
+  for (Hook& hook : hooks) {
+    const auto other = std::stable_partition(hook.ways.begin(), hook.ways.end(),
+                                             [&](const Way& way) { return way.tier == wanted; });
+    if (other != hook.ways.begin()) hook.ways.erase(other, hook.ways.end());
+    hook.why = "the " + wanted + " tier was asked for";
+  }
+  return hooks;
+}
+
+bool hook_is(const Hook& hook, const std::string& name) {
+  return hook.name == name || hook.name.substr(0, hook.name.find('-')) == name;
+}
+
+}  // namespace servedby
