@@ -100,7 +100,9 @@ struct RecordingWriter::State {
     uLongf packed_size = static_cast<uLongf>(packed.size());
     const auto* source = static_cast<const Bytef*>(bytes);
     auto* target = reinterpret_cast<Bytef*>(packed.data());
-    const bool smaller = compress2(target, &packed_size, source, static_cast<uLong>(size), compression_level) == Z_OK &&
+    // The trailer says how long the file is, so its own length must be known beforehand.
+    const bool smaller = kind != format::trailer &&
+                         compress2(target, &packed_size, source, static_cast<uLong>(size), compression_level) == Z_OK &&
                          packed_size < size;
     header.encoding = smaller ? format::zlib : format::plain;
     header.stored = static_cast<std::uint32_t>(smaller ? packed_size : size);
@@ -201,7 +203,6 @@ Result<void> RecordingWriter::finish(const Session& session) {
   if (state.failed) return std::unexpected(*state.failed);
   if (auto done = state.flush(); !done) return done;
   if (auto done = state.write_session(format::session, session); !done) return done;
-  // Three small integers do not get smaller, so the size of the whole file is known before the trailer is written.
   const format::Trailer trailer{state.records, state.record_bytes,
                                 state.offset + sizeof(format::BlockHeader) + sizeof(format::Trailer)};
   if (auto done = state.write_block(format::trailer, &trailer, sizeof(trailer), 0); !done) return done;
