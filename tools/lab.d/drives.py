@@ -4,6 +4,7 @@ import tempfile
 from dataclasses import dataclass, field
 
 from problem import Problem
+from qmp import QemuGone
 
 LIMITS = ("iops", "bps")
 
@@ -28,7 +29,9 @@ class Drive:
         path = f"/proc/self/fd/{self.file.fileno()}"
         return [
             "-drive", f"file={path},if=none,id={self.name},format=raw,cache=unsafe{throttle}",
-            "-device", f"nvme,drive={self.name},serial={self.name}",
+            # Behind a root port, as real drives are: only there has the drive a PCIe link to show.
+            "-device", f"pcie-root-port,id=port{self.number},chassis={self.number + 1},slot={self.number + 1}",
+            "-device", f"nvme,bus=port{self.number},drive={self.name},serial={self.name}",
         ]  # fmt: skip
 
 
@@ -48,4 +51,6 @@ def change(drives, request, monitor):
         monitor.ask("block_set_io_throttle", device=drive.name, **limits)
     except Problem as problem:
         return str(problem)
+    except QemuGone:
+        return "QEMU does not answer"
     return "ok"

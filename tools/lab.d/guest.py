@@ -1,5 +1,6 @@
 """One run of a guest: QEMU started, its output passed on, its end understood."""
 
+import contextlib
 import ctypes
 import os
 import re
@@ -17,8 +18,8 @@ from pathlib import Path
 import drives as drive_limits
 import initrd
 from problem import Problem
-from qmp import Monitor
-from streams import Stream
+from qmp import Monitor, QemuGone
+from streams import Lines, Stream, received
 
 LIBC = ctypes.CDLL(None)
 
@@ -117,51 +118,55 @@ class Guest:
 
     def attend(self, process, ports):
         """Passes on what the guest says until it has told its exit code, or can no longer."""
-        started = time.monotonic()
-        monitor = Monitor(ports.pop("monitor"))
+        self.started = time.monotonic()
+        self.monitor = Monitor(ports.pop("monitor"))
         try:
-            monitor.greet()
-        except (EOFError, OSError):
+            self.monitor.greet()
+        except QemuGone:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(5)
             raise Problem(f"QEMU did not start: {self.last_word()}") from None
 
+        self.code = None
         streams = {"lab.stdout": Stream(1, self.job.end), "lab.stderr": Stream(2, self.job.end)}
-        lines = {"lab.control": b"", "lab.drive": b""}
-        code = None
-        with selectors.DefaultSelector() as ready:
-            for name, port in ports.items():
-                ready.register(port, selectors.EVENT_READ, name)
-            while code is None or not all(stream.ended for stream in streams.values()):
-                left = started + self.timeout - time.monotonic()
-                if left <= 0:
-                    return self.abandon(TIMED_OUT, f"timed out after {self.timeout:g} s: the guest was killed")
-                for key, _ in ready.select(left):
-                    data = key.fileobj.recv(1 << 16)
-                    if not data:
-                        # QEMU has gone; what it had sent on this port has been passed on.
-                        ready.unregister(key.fileobj)
-                    elif key.data in streams:
-                        streams[key.data].take(data)
-                    else:
-                        *whole, lines[key.data] = (lines[key.data] + data).split(b"\n")
-                        for line in (part.decode() for part in whole):
-                            if key.data == "lab.drive":
-                                answer = drive_limits.change(self.drives, line, monitor)
-                                key.fileobj.sendall(answer.encode() + b"\n")
-                            elif line == "started":
-                                self.say(f"command started after {time.monotonic() - started:.1f} s")
-                            else:
-                                code = int(line.removeprefix("exit "))
-                                self.say(f"command ended after {time.monotonic() - started:.1f} s")
-                if not ready.get_map():
-                    for stream in streams.values():
-                        stream.give_up()
-                    return self.died()
-        return code
+        talks = {"lab.control": Lines(self.hear), "lab.drive": Lines(self.change_drive)}
+        try:
+            with selectors.DefaultSelector() as ready:
+                for name, port in ports.items():
+                    ready.register(port, selectors.EVENT_READ, name)
+                while self.code is None or not all(stream.ended for stream in streams.values()):
+                    left = self.started + self.timeout - time.monotonic()
+                    if left <= 0:
+                        return self.abandon(TIMED_OUT, f"timed out after {self.timeout:g} s: the guest was killed")
+                    if not ready.get_map():
+                        return self.died(process.wait())
+                    for key, _ in ready.select(left):
+                        if data := received(key.fileobj):
+                            (streams | talks)[key.data].take(data, key.fileobj)
+                        else:
+                            ready.unregister(key.fileobj)
+            return self.code
+        finally:
+            for stream in streams.values():
+                stream.give_up()
 
-    def died(self):
+    def hear(self, line):
+        """What guest-run tells about the command."""
+        event, *code = line.split()
+        self.say(f"command {event} after {time.monotonic() - self.started:.1f} s")
+        if event == "ended":
+            self.code = int(code[0])
+
+    def change_drive(self, line):
+        """What lab-drive asks; returns the answer for it."""
+        return drive_limits.change(self.drives, line, self.monitor)
+
+    def died(self, status):
         panic = re.search(r"Kernel panic - .*", self.console.read_text(errors="replace"))
         if panic:
             why = panic[0].strip()
+        elif status < 0:
+            why = f"QEMU was ended by {signal.Signals(-status).name}"
         else:
             why = self.last_word() or "it powered off or rebooted before the command ended"
         return self.abandon(GUEST_DIED, f"the guest died: {why}")

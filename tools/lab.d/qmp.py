@@ -5,6 +5,10 @@ import json
 from problem import Problem
 
 
+class QemuGone(Exception):
+    """QEMU ended, or no longer answers."""
+
+
 class Monitor:
     def __init__(self, connection):
         connection.settimeout(30)
@@ -16,15 +20,21 @@ class Monitor:
         self.ask("qmp_capabilities")
 
     def ask(self, command, **arguments):
-        self._stream.write(json.dumps({"execute": command, "arguments": arguments}) + "\n")
-        self._stream.flush()
+        try:
+            self._stream.write(json.dumps({"execute": command, "arguments": arguments}) + "\n")
+            self._stream.flush()
+        except OSError:
+            raise QemuGone from None
         return self._answer()
 
     def _answer(self):
-        while line := self._stream.readline():
-            message = json.loads(line)
-            if "error" in message:
-                raise Problem(f"QEMU refused: {message['error']['desc']}")
-            if "event" not in message:
-                return message
-        raise EOFError("QEMU's monitor closed")
+        try:
+            for line in self._stream:
+                message = json.loads(line)
+                if "error" in message:
+                    raise Problem(f"QEMU refused: {message['error']['desc']}")
+                if "event" not in message:
+                    return message
+        except OSError:
+            pass
+        raise QemuGone
