@@ -9,8 +9,12 @@
 
 namespace servedby::cli {
 
+extern const Command command_layers;
+
 const std::vector<const Command*>& all_commands() {
-  static const std::vector<const Command*> commands{};
+  static const std::vector<const Command*> commands{
+      &command_layers,
+  };
   return commands;
 }
 

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "stack/place.h"
+#include "stack/wording.h"
 
 namespace servedby {
 namespace {
@@ -63,15 +64,6 @@ bool comes_from(const Words& root, const Words& tree) {
     if (std::equal(tree.begin() + static_cast<std::ptrdiff_t>(skip), tree.end(), root.begin())) return true;
   }
   return false;
-}
-
-std::string listed(const std::vector<std::string>& names) {
-  std::string text;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    if (i > 0) text += i + 1 == names.size() ? " and " : ", ";
-    text += names[i];
-  }
-  return text;
 }
 
 }  // namespace
