@@ -10,10 +10,18 @@
 namespace servedby::cli {
 
 extern const Command command_layers;
+extern const Command command_residency;
+extern const Command command_evict;
+extern const Command command_probe;
+extern const Command command_model;
 
 const std::vector<const Command*>& all_commands() {
   static const std::vector<const Command*> commands{
       &command_layers,
+      &command_residency,
+      &command_evict,
+      &command_probe,
+      &command_model,
   };
   return commands;
 }

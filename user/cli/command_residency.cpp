@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "error/error.h"
+#include "workload/residency.h"
+
+namespace servedby::cli {
+
+namespace {
+
+struct Options {
+  std::vector<std::string> paths;
+  bool map = false;
+  bool json = false;
+};
+
+int fail(const Error& error) {
+  fmt::print(stderr, "servedby: {}\n", error.line());
+  return static_cast<int>(error.exit);
+}
+
+int show(const Options& options) {
+  nlohmann::json files = nlohmann::json::array();
+  bool all_known = true;
+  for (const std::string& path : options.paths) {
+    const auto file = open_regular_file(path);
+    if (!file) return fail(file.error());
+    const auto residency = residency_of(*file);
+    if (!residency) return fail(residency.error());
+    all_known = all_known && residency->known();
+    nlohmann::json entry = *residency;
+    entry["path"] = path;
+    if (!options.json) fmt::print("{}: {}\n", path, text_of(*residency));
+    if (options.map && residency->known()) {
+      const auto ranges = resident_ranges(*file);
+      if (!ranges) return fail(ranges.error());
+      entry["ranges"] = nlohmann::json::array();
+      for (const ByteRange& range : *ranges) {
+        entry["ranges"].push_back({{"begin", range.begin}, {"end", range.end}});
+        if (!options.json) fmt::print("{} {}\n", range.begin, range.end);
+      }
+    }
+    files.push_back(std::move(entry));
+  }
+  const nlohmann::json result = {{"schema", "servedby.residency/1"}, {"files", std::move(files)}};
+  if (options.json) fmt::print("{}\n", result.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+  return static_cast<int>(all_known ? Exit::done : Exit::not_permitted);
+}
+
+void add(CLI::App& app, std::function<int()>& run) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("residency", "how much of a file is in the page cache");
+  command->add_option("PATH", options->paths, "files")->required();
+  command->add_flag("--map", options->map, "also print the resident ranges, one 'BEGIN END' a line, in bytes");
+  command->add_flag("--json", options->json, "the result as JSON on stdout");
+  command->callback([&run, options] { run = [options] { return show(*options); }; });
+}
+
+}  // namespace
+
+extern const Command command_residency{add};
+
+}  // namespace servedby::cli
