@@ -14,6 +14,7 @@ extern const Command command_residency;
 extern const Command command_evict;
 extern const Command command_probe;
 extern const Command command_model;
+extern const Command command_report;
 
 const std::vector<const Command*>& all_commands() {
   static const std::vector<const Command*> commands{
@@ -22,6 +23,7 @@ const std::vector<const Command*>& all_commands() {
       &command_evict,
       &command_probe,
       &command_model,
+      &command_report,
   };
   return commands;
 }

@@ -65,7 +65,7 @@ struct Recording::State {
   std::uint64_t file_bytes = 0;
   bool complete = false;
   std::vector<Place> blocks;  ///< of records
-  Session session;
+  Session session, at_start;
   std::uint64_t records = 0;
 
   State() = default;
@@ -174,6 +174,7 @@ struct Recording::State {
     auto parsed = parse_session(path, *raw);
     if (!parsed) return std::unexpected(parsed.error());
     session = std::move(*parsed);
+    if (!have_session) at_start = session;
     have_session = kind;
     return {};
   }
@@ -232,6 +233,7 @@ Result<Recording> Recording::open(const std::string& path, Incomplete incomplete
 }
 
 const Session& Recording::session() const { return state_->session; }
+const Session& Recording::session_at_start() const { return state_->at_start; }
 bool Recording::complete() const { return state_->complete; }
 std::uint64_t Recording::records() const { return state_->records; }
 

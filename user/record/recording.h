@@ -28,7 +28,8 @@ class RecordingWriter {
   /// Without finish(): what was appended is written out and the file stays marked incomplete.
   ~RecordingWriter();
 
-  /// What is known before the first record. Optional: it is what makes an incomplete recording readable.
+  /// What is known before the first record: the Session whose stack and hooks attribution is set up with. A replay is
+  /// set up with the same, and it is what makes an incomplete recording readable.
   [[nodiscard]] Result<void> begin(const Session& session);
 
   /// One record, byte for byte as the kernel side wrote it, at most `longest_record` bytes. After the first error every
@@ -64,6 +65,8 @@ class Recording {
 
   /// As it stood at the end; of an incomplete recording as it stood at the beginning, without any counters.
   [[nodiscard]] const Session& session() const;
+  /// As it stood before the first record; the same as session() where that was not recorded.
+  [[nodiscard]] const Session& session_at_start() const;
   /// False only with Incomplete::accepted: records and counters of the end are missing.
   [[nodiscard]] bool complete() const;
   [[nodiscard]] std::uint64_t records() const;
