@@ -1,0 +1,560 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "attribution/attribution.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <tuple>
+
+#include "attribution/resolve.h"
+#include "attribution/tally.h"
+
+namespace servedby {
+
+using namespace attribution;
+
+namespace {
+
+constexpr std::uint64_t kSector = 512;
+constexpr std::uint64_t kMostOfACall = 0x7ffff000;  ///< MAX_RW_COUNT with pages of 4 KiB: no call returns more
+
+const char* method_name(std::uint16_t method) {
+  switch (method) {
+    case SB_METHOD_READ:
+      return "read";
+    case SB_METHOD_PREAD:
+      return "pread";
+    case SB_METHOD_READV:
+      return "readv";
+    case SB_METHOD_PREADV:
+      return "preadv";
+    case SB_METHOD_PREADV2:
+      return "preadv2";
+    default:
+      return "unknown";
+  }
+}
+/// Counting by name costs a string for each call.
+constexpr std::array<std::uint16_t, 6> kMethods{SB_METHOD_READ,   SB_METHOD_PREAD,   SB_METHOD_READV,
+                                                SB_METHOD_PREADV, SB_METHOD_PREADV2, SB_METHOD_UNKNOWN};
+std::size_t method_index(std::uint16_t method) {
+  return method >= SB_METHOD_READ && method <= SB_METHOD_PREADV2 ? method - SB_METHOD_READ : kMethods.size() - 1;
+}
+
+struct Calls {
+  std::uint64_t calls = 0, requested = 0, returned = 0;
+  std::array<std::uint64_t, kMethods.size()> by_method{};
+
+  [[nodiscard]] ReadTotals totals() const {
+    ReadTotals totals{calls, requested, returned, {}};
+    for (std::size_t i = 0; i < kMethods.size(); ++i)
+      if (by_method[i] != 0) totals.by_method[method_name(kMethods[i])] = by_method[i];
+    return totals;
+  }
+};
+
+/// A file as the target opened it. Below an overlay the pages are another file's.
+struct Listing {
+  FileKey real;
+  std::string path;
+  Calls calls;
+  Tally tally;
+};
+
+std::optional<std::uint64_t> end_of(std::uint64_t begin, std::uint64_t bytes) {
+  if (begin > UINT64_MAX - bytes) return std::nullopt;
+  return begin + bytes;
+}
+
+/// A path from its components, leaf first, each NUL-terminated.
+std::string path_of(const sb_file_name& name) {
+  std::string path;
+  const std::size_t length = std::min<std::size_t>(name.length, sizeof(name.path));
+  for (std::size_t at = 0; at < length;) {
+    const std::size_t size = strnlen(name.path + at, length - at);
+    const std::string_view component(name.path + at, size);
+    if (!component.empty() && component != "/") path.insert(0, "/" + std::string(component));
+    at += size + 1;
+  }
+  return (name.cut != 0 ? "..." : "") + path;
+}
+
+}  // namespace
+
+struct Attribution::State {
+  explicit State(AttributionSetup given)
+      : setup(std::move(given)),
+        resolver(setup.stack, setup.hooks),
+        page(setup.page_size == 0 ? 4096 : setup.page_size) {
+    for (const HookStatus& hook : setup.hooks)
+      if (hook.name.starts_with("backing-")) backing_watched = backing_watched || hook.attached;
+  }
+
+  void on_read(const sb_read& read);
+  void on_bio(const sb_bio& bio);
+  void on_fill(const sb_fill& fill);
+  void on_request(const sb_request& request);
+  void on_backing(const sb_backing& backing);
+  void on_task(const sb_task& task);
+  void on_name(const sb_file_name& name);
+  AttributionResult finish(const Session& session);
+
+  void got(const sb_read& read, Listing& listing, std::uint64_t begin, std::uint64_t end);
+  void submit(const sb_bio& bio, Fills& fills, std::uint32_t file, std::uint64_t within, std::uint8_t owner);
+  void resubmit(const sb_bio& bio, Fills& fills, std::uint32_t file, std::uint64_t end);
+  Listing& listing_of(const FileKey& opened, const FileKey& real);
+  void end_runs(const Session& session);
+  void list_files(const Layers& layers, AttributionResult& result);
+  void judge(const Session& session, AttributionResult& result) const;
+
+  AttributionSetup setup;
+  Resolver resolver;
+  std::uint64_t page;
+  bool backing_watched = false;
+  std::map<FileKey, Listing> listings;   ///< by what was opened
+  std::map<FileKey, FileKey> opened_as;  ///< real file → what was opened first
+  Listing* last_listing = nullptr;       ///< the same file is read again and again
+  FileKey last_opened;
+  std::unordered_map<std::uint64_t, Fills> direct;  ///< of read calls that have not returned: tid << 32 | read
+  CauseSets sets;
+  std::uint64_t malformed = 0;
+  std::uint32_t last_process = 0;
+
+  // Buffers of the functions above, kept for their memory.
+  std::vector<Run> runs;
+  std::vector<Part> parts;
+  std::vector<Slice> slices;
+  std::vector<Sum> sums;
+};
+
+Attribution::Attribution(AttributionSetup setup) : state_(std::make_unique<State>(std::move(setup))) {}
+Attribution::~Attribution() = default;
+Attribution::Attribution(Attribution&&) noexcept = default;
+Attribution& Attribution::operator=(Attribution&&) noexcept = default;
+
+namespace {
+
+/// The bytes of a record as a struct; nullopt where they are too few.
+template <class Record>
+std::optional<Record> as(std::span<const std::byte> bytes) {
+  if (bytes.size() < sizeof(Record)) return std::nullopt;
+  Record record;
+  std::memcpy(&record, bytes.data(), sizeof(record));
+  return record;
+}
+
+}  // namespace
+
+void Attribution::feed(std::span<const std::byte> record) {
+  State& state = *state_;
+  const auto head = as<sb_head>(record);
+  if (!head || head->size < sizeof(sb_head) || head->size > record.size()) {
+    ++state.malformed;
+    return;
+  }
+  record = record.first(head->size);
+  const auto give = [&]<class Record>(void (State::*on)(const Record&)) {
+    if (const auto whole = as<Record>(record))
+      (state.*on)(*whole);
+    else
+      ++state.malformed;
+  };
+  switch (head->kind) {
+    case SB_READ:
+      return give(&State::on_read);
+    case SB_BIO:
+      return give(&State::on_bio);
+    case SB_FILL:
+      return give(&State::on_fill);
+    case SB_REQUEST:
+      return give(&State::on_request);
+    case SB_BACKING:
+      return give(&State::on_backing);
+    case SB_TASK:
+      return give(&State::on_task);
+    case SB_FILE:
+      return give(&State::on_name);
+    default:
+      return;
+  }
+}
+
+AttributionResult Attribution::finish(const Session& session) { return state_->finish(session); }
+
+Listing& Attribution::State::listing_of(const FileKey& opened, const FileKey& real) {
+  if (last_listing != nullptr && last_opened == opened && last_listing->real == real) return *last_listing;
+  const auto [found, added] = listings.try_emplace(opened);
+  if (added || found->second.real.ino == 0) found->second.real = real;
+  // Below an overlay the real file is known only from the first look into its pages.
+  if (found->second.real == opened) found->second.real = real;
+  opened_as.try_emplace(real, opened);
+  last_listing = &found->second;
+  last_opened = opened;
+  return found->second;
+}
+
+void Attribution::State::on_read(const sb_read& read) {
+  if (read.returned > static_cast<std::int64_t>(kMostOfACall)) {
+    ++malformed;
+    return;
+  }
+  const auto returned = static_cast<std::uint64_t>(std::max<std::int64_t>(read.returned, 0));
+  const auto end = end_of(read.pos, returned);
+  if (!end) {
+    ++malformed;
+    return;
+  }
+  if (read.tgid != last_process) resolver.ledger.saw_process(last_process = read.tgid);
+  Listing& listing = listing_of(FileKey(read.opened), FileKey(read.file));
+  ++listing.calls.calls;
+  ++listing.calls.by_method[method_index(read.method)];
+  // The length of a vectored read is not known where it never reached the page cache.
+  listing.calls.requested += std::max(std::min<std::uint64_t>(read.count, kMostOfACall), returned);
+  listing.calls.returned += returned;
+  if (returned != 0) got(read, listing, read.pos, *end);
+  if (!direct.empty()) {
+    const auto call = direct.find(std::uint64_t{read.head.tid} << 32 | read.read);
+    if (call != direct.end()) {
+      resolver.drop(call->second);
+      direct.erase(call);
+    }
+  }
+}
+
+/// Says who had the bytes that a call returned.
+void Attribution::State::got(const sb_read& read, Listing& listing, std::uint64_t begin, std::uint64_t end) {
+  slices.clear();
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> rest{{begin, end}};
+  const auto call = direct.empty() ? direct.end() : direct.find(std::uint64_t{read.head.tid} << 32 | read.read);
+  if (call != direct.end()) {
+    resolver.consume_direct(call->second, begin, end, 0, slices);
+    std::ranges::sort(slices, {}, &Slice::begin);
+    rest.clear();
+    std::uint64_t at = begin;
+    for (const Slice& slice : slices) {
+      if (slice.begin > at) rest.emplace_back(at, slice.begin);
+      at = std::max(at, slice.end);
+    }
+    if (at < end) rest.emplace_back(at, end);
+  }
+  const bool paged = (read.flags & SB_READ_PAGE_CACHE) != 0, is_direct = (read.flags & SB_READ_DIRECT) != 0;
+  for (const auto& [from, to] : rest) {
+    if (!paged && (read.flags & SB_READ_NO_PAGES) != 0) {
+      slices.push_back({from, to, resolver.causes.ended(End::unknown, Why::no_page_cache)});
+    } else if (!paged && (is_direct || call != direct.end())) {
+      slices.push_back({from, to, resolver.causes.ended(End::unknown, Why::direct_unseen)});
+    } else {
+      const CauseId absent = paged ? resolver.absent() : resolver.causes.ended(End::unknown, Why::not_paged);
+      File& file = resolver.file(resolver.file_index(FileKey(read.file)));
+      resolver.consume(file, from, to, {read.begin_ns, read.head.tid, read.read, absent}, 0, slices);
+    }
+  }
+  sums.clear();
+  for (const Slice& slice : slices)
+    add_to(sums, slice.cause, slice.end - slice.begin, slice.prefetched ? slice.end - slice.begin : 0);
+  listing.tally.add_call(sums, sets);
+}
+
+void Attribution::State::on_bio(const sb_bio& bio) {
+  const auto device_begin = bio.sector <= UINT64_MAX / kSector ? std::optional(bio.sector * kSector) : std::nullopt;
+  if (bio.bytes == 0 || !device_begin || !end_of(*device_begin, bio.bytes) || !end_of(bio.file_pos, bio.bytes)) {
+    ++malformed;
+    return;
+  }
+  ProcessParts& process = resolver.ledger.process;
+  const bool by_target = (bio.flags & SB_BY_TARGET) != 0, below = (bio.flags & SB_BIO_BELOW) != 0;
+  const bool counted = by_target && !below, meta = (bio.flags & SB_BIO_META) != 0;
+  if (counted) process.traced += bio.bytes;
+  const std::uint64_t within =
+      bio.file_pos >= bio.file_size ? 0 : std::min<std::uint64_t>(bio.bytes, bio.file_size - bio.file_pos);
+  if ((bio.flags & SB_BIO_DIRECT) != 0) {
+    if (counted) {
+      process.direct += within;
+      process.past_end += bio.bytes - within;
+    }
+    if (within == 0) return;
+    const auto owner = static_cast<std::uint8_t>((bio.flags & SB_FOR_TARGET) != 0 ? kForTarget : 0);
+    if (bio.serving != 0)
+      submit(bio, resolver.servings.at(bio.serving).direct, 0, within, owner);
+    else if (by_target && bio.read != 0)
+      submit(bio, direct[std::uint64_t{bio.head.tid} << 32 | bio.read], 0, within, owner);
+    return;
+  }
+  // A block device's own pages have a range too: they may be returned to somebody who reads the device as a file.
+  if ((bio.flags & SB_BIO_FILE) == 0 && !(meta && bio.file.ino != 0)) {
+    if (counted) (meta ? process.metadata : process.other) += bio.bytes;
+    return;
+  }
+  if (bio.file.ino == 0) {
+    if (counted) process.other += bio.bytes;
+    return;
+  }
+  if (counted) (meta ? process.metadata : process.past_end) += bio.bytes - within;
+  if (within == 0) return;
+  std::uint8_t owner = 0;
+  if ((bio.flags & SB_FOR_TARGET) != 0) owner |= kForTarget;
+  if (counted) owner |= kCounted;
+  if (counted && meta) owner |= kMeta;
+  if (counted && !meta && bio.read == 0) owner |= kMapped;
+  const std::uint32_t file = resolver.file_index(FileKey(bio.file));
+  submit(bio, resolver.file(file).fills, file, within, owner);
+}
+
+/// `within` bytes of a bio are read into the pages, or for the call, that `fills` describes.
+void Attribution::State::submit(const sb_bio& bio, Fills& fills, std::uint32_t file, std::uint64_t within,
+                                std::uint8_t owner) {
+  const std::uint64_t end = bio.file_pos + within;
+  if ((bio.flags & SB_BIO_BELOW) != 0 && fills.in_flight(bio.file_pos, end) != nullptr)
+    return resubmit(bio, fills, file, end);
+  const bool is_file = (bio.flags & SB_BIO_DIRECT) == 0;
+  const auto settle = [&] {
+    if (is_file)
+      resolver.dispose(resolver.file(file), runs, "completion_by_refill");
+    else
+      for (const Run& run : runs)
+        if (run.fill.state == FillState::in_flight)
+          resolver.bios.retire(run.fill.bio, run.begin + run.fill.to_device, run.end + run.fill.to_device);
+  };
+  const std::uint64_t device_begin = bio.sector * kSector;
+  const bool first = (bio.flags & SB_BIO_FIRST) != 0;
+  runs.clear();
+  if (!first) {  // the same bio may be in flight over these bytes, in a recording that is not what it should be
+    fills.take(bio.file_pos, end, runs);
+    settle();
+    runs.clear();
+  }
+  Fill fill;
+  fill.state = FillState::in_flight;
+  fill.owner = owner;
+  fill.read = bio.read;
+  fill.tid = bio.read == 0 ? 0 : bio.head.tid;
+  fill.bio = resolver.bios.open(bio.bio, bio.dev, 0, bio.head.time_ns, first);
+  fill.to_device = device_begin - bio.file_pos;
+  resolver.bios.add({device_begin, device_begin + within, bio.file_pos, &fills, file, fill.bio});
+  fills.replace(bio.file_pos, end, fill, runs);
+  if (first && !runs.empty()) settle();
+}
+
+/// A bio of a stacked device goes on to the device below: the same pages, the same owner, one more layer.
+void Attribution::State::resubmit(const sb_bio& bio, Fills& fills, std::uint32_t file, std::uint64_t end) {
+  const std::uint64_t to_device = bio.sector * kSector - bio.file_pos;
+  runs.clear();
+  fills.take(bio.file_pos, end, runs);
+  std::vector<Run> ignored;
+  bool first = (bio.flags & SB_BIO_FIRST) != 0;
+  for (const Run& run : runs) {
+    Fill fill = run.fill;
+    if (fill.state == FillState::in_flight && resolver.bios.at(fill.bio).dev != bio.dev) {
+      const PathId above = resolver.causes.append(resolver.bios.at(fill.bio).above, resolver.bios.at(fill.bio).dev);
+      resolver.bios.retire(fill.bio, run.begin + fill.to_device, run.end + fill.to_device);
+      fill.bio = resolver.bios.open(bio.bio, bio.dev, above, bio.head.time_ns, first);
+      fill.to_device = to_device;
+      resolver.bios.add({run.begin + to_device, run.end + to_device, run.begin, &fills, file, fill.bio});
+      first = false;
+    }
+    fills.replace(run.begin, run.end, fill, ignored);
+  }
+}
+
+void Attribution::State::on_fill(const sb_fill& fill) {
+  const auto end = end_of(fill.pos, fill.bytes);
+  if (!end || fill.file.ino == 0) {
+    ++malformed;
+    return;
+  }
+  const std::uint64_t within = std::min<std::uint64_t>(*end, fill.file_size);
+  if (fill.pos >= within) return;
+  Fill announced;
+  announced.why = Why::fill_unseen;
+  runs.clear();
+  File& file = resolver.file(resolver.file_index(FileKey(fill.file)));
+  file.fills.replace(fill.pos, within, announced, runs);
+  if (!runs.empty()) resolver.dispose(file, runs, "completion_by_refill");
+}
+
+void Attribution::State::on_request(const sb_request& request) {
+  if ((request.flags & SB_REQUEST_WRITE) != 0) return;
+  const auto begin = request.sector <= UINT64_MAX / kSector ? std::optional(request.sector * kSector) : std::nullopt;
+  const auto end = begin ? end_of(*begin, request.bytes) : std::nullopt;
+  if (!end) {
+    ++malformed;
+    return;
+  }
+  resolver.ledger.request(request);
+  Serving* serving = resolver.servings.empty() ? nullptr : resolver.servings.find(request.request);
+  if (serving != nullptr && serving->dev != request.dev) serving = nullptr;
+  slices.clear();
+  if (request.status == 0 && request.bytes != 0)
+    resolver.serve(request.dev, serving, *begin, *end, request.issue_ns, slices);
+  parts.clear();
+  resolver.bios.complete(request.dev, *begin, *end, request.issue_ns, parts);
+  bool unseen = false;
+  for (const Part& part : parts) {
+    if (request.status == 0)
+      resolver.fill(part, slices, request.head.time_ns);
+    else
+      resolver.fail(part);
+    for (const Slice& slice : slices)
+      unseen = unseen || (slice.unseen && slice.begin < part.end && slice.end > part.begin);
+  }
+  if (unseen && backing_watched && request.target_bytes != 0 && (request.flags & SB_REQUEST_ISSUE_UNSEEN) == 0)
+    ++resolver.unseen_backing;
+  if (serving != nullptr && (request.flags & SB_REQUEST_PARTIAL) == 0) {
+    if (request.status != 0) serving->backings.clear();
+    resolver.discard(*serving);
+    resolver.servings.erase(request.request);
+  }
+}
+
+void Attribution::State::on_backing(const sb_backing& backing) {
+  const auto begin = backing.sector <= UINT64_MAX / kSector ? std::optional(backing.sector * kSector) : std::nullopt;
+  const auto end = begin ? end_of(*begin, backing.bytes) : std::nullopt;
+  if (!end || backing.bytes == 0 || !end_of(backing.pos, backing.bytes) || backing.file.ino == 0) {
+    ++malformed;
+    return;
+  }
+  if (Serving* known = resolver.servings.find(backing.request);
+      known != nullptr && known->dev != backing.dev && !known->backings.empty())
+    resolver.discard(*known);  // the address is used again, by another device
+  resolver.servings.add(backing.request, backing.dev,
+                        {*begin, *end, backing.pos, backing.head.time_ns, (backing.flags & SB_BACKING_BY_RANGE) != 0,
+                         resolver.file_index(FileKey(backing.file)), (backing.flags & SB_BACKING_DIRECT) != 0});
+}
+
+void Attribution::State::on_task(const sb_task& task) {
+  resolver.ledger.task(task);
+  if (task.event != SB_TASK_EXIT || direct.empty()) return;
+  for (auto call = direct.begin(); call != direct.end();) {
+    if (call->first >> 32 != task.task) {
+      ++call;
+      continue;
+    }
+    resolver.drop(call->second);
+    call = direct.erase(call);
+  }
+}
+
+void Attribution::State::on_name(const sb_file_name& name) {
+  Listing& listing = listing_of(FileKey(name.opened), FileKey(name.file));
+  if (listing.path.empty()) listing.path = path_of(name);
+}
+
+/// Settles what was filled or is in flight when the session ends.
+void Attribution::State::end_runs(const Session& session) {
+  // Nothing was in flight when the hooks went away: what seems to be had its completion missed.
+  const char* how = session.counts.requests_in_flight_at_end == 0 ? "completion_by_end" : nullptr;
+  std::vector<Run> all;
+  for (std::uint32_t i = 0; i < resolver.files().size(); ++i) {
+    File& file = resolver.file(i);
+    all.clear();
+    file.fills.take_all(all);
+    resolver.dispose(file, all, how);
+  }
+  for (auto& [call, fills] : direct) resolver.drop(fills);
+}
+
+void Attribution::State::list_files(const Layers& layers, AttributionResult& result) {
+  for (const File& file : resolver.files())
+    if ((!file.mapped.empty() || file.wasted != 0) && !opened_as.contains(file.key)) listing_of(file.key, file.key);
+  // What the pages of a real file did belongs to the name that it was first opened by.
+  std::map<FileKey, std::vector<std::uint32_t>> real_files;
+  for (std::uint32_t i = 0; i < resolver.files().size(); ++i) {
+    const auto opened = opened_as.find(resolver.files()[i].key);
+    if (opened != opened_as.end()) real_files[opened->second].push_back(i);
+  }
+  std::vector<std::vector<ServedBy>> served;
+  std::vector<std::vector<FilledBy>> filled;
+  for (const auto& [opened, listing] : listings) {
+    FileResult file;
+    file.path = listing.path.empty() ? "(unnamed)" : listing.path;
+    file.dev = listing.real.dev;
+    file.inode = listing.real.ino;
+    file.reads = listing.calls.totals();
+    file.served_by = layers.served_by(listing.tally, sets);
+    std::vector<Sum> mapped;
+    for (const std::uint32_t i : real_files[opened]) {
+      file.wasted_bytes += resolver.files()[i].wasted;
+      for (const Sum& sum : resolver.files()[i].mapped) add_to(mapped, sum.cause, sum.bytes, 0);
+    }
+    file.mmap.filled_by = layers.filled_by(mapped);
+    for (const Sum& sum : listing.tally.sums)
+      if (layers.is_warmed(sum.cause)) result.warmed_by_others_bytes += sum.bytes;
+    result.wasted_bytes += file.wasted_bytes;
+    result.reads.calls += file.reads.calls;
+    result.reads.bytes_requested += file.reads.bytes_requested;
+    result.reads.bytes_returned += file.reads.bytes_returned;
+    for (const auto& [method, calls] : file.reads.by_method) result.reads.by_method[method] += calls;
+    served.push_back(file.served_by);
+    filled.push_back(file.mmap.filled_by);
+    if (file.reads.calls != 0 || !file.mmap.filled_by.empty() || file.wasted_bytes != 0)
+      result.files.push_back(std::move(file));
+  }
+  result.served_by = summed(served);
+  result.mmap.filled_by = summed(filled);
+  std::ranges::stable_sort(result.files, [](const FileResult& a, const FileResult& b) {
+    return std::tuple(b.reads.bytes_returned, a.path, a.dev, a.inode) <
+           std::tuple(a.reads.bytes_returned, b.path, b.dev, b.inode);
+  });
+}
+
+/// Whether the result is whole, from its losses and its ledger.
+void Attribution::State::judge(const Session& session, AttributionResult& result) const {
+  std::uint64_t outside = 0;
+  for (const LedgerLine& line : result.ledger) {
+    if (!line.residual_bytes) continue;
+    const auto residual = static_cast<std::uint64_t>(*line.residual_bytes);
+    const std::uint64_t distance = *line.residual_bytes < 0 ? 0 - residual : residual;
+    if (distance > (session.attached_live ? line.bracket_bytes : 0)) ++outside;
+  }
+  result.losses["residual"] = outside;
+  result.complete = std::ranges::all_of(result.losses, [](const auto& loss) { return loss.second == 0; });
+}
+
+AttributionResult Attribution::State::finish(const Session& session) {
+  AttributionResult result;
+  result.tier = session.tier;
+  const auto& losses = session.counts.losses;
+  std::uint64_t recursion = 0, served_by_recursion = 0;
+  for (const HookStatus& hook : session.hooks) {
+    if (!hook.attached) continue;
+    recursion += hook.recursion_misses.value_or(0);
+    if (hook.served_by) served_by_recursion += hook.recursion_misses.value_or(0);
+  }
+  const bool fill_hidden = losses[SB_LOSS_RING] != 0 || losses[SB_LOSS_TASK_STATE] != 0 ||
+                           losses[SB_LOSS_REQUEST_STATE] != 0 || losses[SB_LOSS_FILE_STATE] != 0 ||
+                           losses[SB_LOSS_BIO_PARTS] != 0 || served_by_recursion != 0 || malformed != 0;
+  end_runs(session);
+  list_files(Layers(resolver.causes, setup.stack, session.stack, fill_hidden), result);
+
+  const Ledger::Accounting accounting = resolver.ledger.accounting(session);
+  if (accounting.counters) {
+    result.mmap.faults_major = accounting.counters->faults_major;
+    result.mmap.faults_minor = accounting.counters->faults_minor;
+  }
+  result.ledger = resolver.ledger.lines(session, setup.stack);
+  result.children = resolver.ledger.children(session.target_pid);
+  result.losses = {{"ring", losses[SB_LOSS_RING]},
+                   {"task_state", losses[SB_LOSS_TASK_STATE]},
+                   {"request_state", losses[SB_LOSS_REQUEST_STATE]},
+                   {"file_state", losses[SB_LOSS_FILE_STATE]},
+                   {"read_entry", losses[SB_LOSS_READ_ENTRY]},
+                   {"bio_parts", losses[SB_LOSS_BIO_PARTS]},
+                   {"dropped", losses[SB_LOSS_DROPPED]},
+                   {"dropped_bytes", session.counts.notes[SB_NOTE_DROPPED_BYTES]},
+                   {"recursion", recursion},
+                   {"malformed", malformed},
+                   {"unmatched_backing", resolver.unmatched_backing},
+                   {"unseen_backing", resolver.unseen_backing}};
+  result.recovered = resolver.recovered;
+  result.recovered["completion_by_second_sight"] = session.counts.notes[SB_NOTE_COMPLETION_RECOVERED];
+  result.edges = {{"reads_in_flight_at_start", session.counts.notes[SB_NOTE_READ_BEFORE_START]},
+                  {"requests_in_flight_at_start", session.counts.notes[SB_NOTE_REQUEST_BEFORE_START]},
+                  {"reads_in_flight_at_end", session.counts.reads_in_flight_at_end},
+                  {"requests_in_flight_at_end", session.counts.requests_in_flight_at_end}};
+  judge(session, result);
+  return result;
+}
+
+}  // namespace servedby

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where bytes came from, as small numbers: a cause is a list of devices from the file down, and what ended it. Names
+// are made only when the session ends, because a device may become known after its first record.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "attribution/result.h"
+
+namespace servedby::attribution {
+
+using CauseId = std::uint32_t;
+using PathId = std::uint32_t;  ///< a list of devices above something; 0: none
+
+/// What had the bytes below the last device of the list.
+enum class End : std::uint8_t {
+  device,      ///< the last device itself
+  page_cache,  ///< the page cache of the file below it (of the target's own file where the list is empty)
+  unknown,
+};
+
+/// Why it is not known. Each has one sentence for the reader, see why_text().
+enum class Why : std::uint8_t {
+  none,
+  fill_hook_off,
+  bio_hook_off,
+  not_paged,       ///< the read never reached the page cache that is watched
+  no_page_cache,   ///< a file system without one
+  fill_unseen,     ///< pages were announced as not up to date; no I/O for them was seen
+  fill_failed,     ///< the I/O for them failed, and yet they were returned
+  direct_unseen,   ///< direct I/O, no bio seen
+  backing_unseen,  ///< a device served by a file: how the file was read was not seen
+  too_deep,        ///< more layers than kMaxDepth
+  events_lost,
+};
+[[nodiscard]] const char* why_text(Why why);
+
+struct Cause {
+  std::vector<DeviceNumber> path;
+  End end = End::unknown;
+  Why why = Why::none;
+  bool warmed = false;  ///< page_cache: filled during the session by somebody else's I/O
+  friend bool operator==(const Cause&, const Cause&) = default;
+};
+
+/// The table of all causes of a session. Not thread-safe.
+class Causes {
+ public:
+  /// Layers below each other; deeper ones are unknown. Far above any real stack: it stops a malformed recording.
+  static constexpr std::size_t kMaxDepth = 16;
+
+  explicit Causes(const StorageStack& stack) : stack_(stack) {}
+
+  [[nodiscard]] CauseId ended(End end, Why why = Why::none, bool warmed = false);
+  /// A device whose request completed without evidence of a file below it.
+  [[nodiscard]] CauseId device(DeviceNumber dev);
+  /// `lower`, seen from a device above it.
+  [[nodiscard]] CauseId below(DeviceNumber dev, CauseId lower);
+  /// `lower`, seen from below a list of devices.
+  [[nodiscard]] CauseId under(PathId path, CauseId lower);
+  [[nodiscard]] PathId append(PathId path, DeviceNumber dev);
+
+  [[nodiscard]] const Cause& at(CauseId id) const { return causes_[id]; }
+  [[nodiscard]] std::size_t size() const { return causes_.size(); }
+  /// Whether requests of this device are served by reading a file, as far as the stack says.
+  [[nodiscard]] bool served_by_file(DeviceNumber dev) const;
+
+ private:
+  CauseId intern(Cause cause);
+
+  const StorageStack& stack_;
+  std::vector<Cause> causes_;
+  std::unordered_multimap<std::size_t, CauseId> by_hash_;
+  std::unordered_map<std::uint64_t, CauseId> below_;  ///< dev << 32 | lower
+  std::unordered_map<DeviceNumber, CauseId> device_;
+  std::vector<std::vector<DeviceNumber>> paths_{{}};
+  std::unordered_map<std::uint64_t, PathId> appended_;  ///< path << 32 | dev
+};
+
+}  // namespace servedby::attribution

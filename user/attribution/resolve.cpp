@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "attribution/resolve.h"
+
+#include <algorithm>
+#include <string_view>
+
+namespace servedby::attribution {
+namespace {
+
+using Range = std::pair<std::uint64_t, std::uint64_t>;
+
+/// Takes [begin, end) out of a list of ranges.
+void subtract(std::vector<Range>& ranges, std::uint64_t begin, std::uint64_t end) {
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    const auto [from, to] = ranges[i];
+    if (to <= begin || from >= end) continue;
+    ranges[i] = {from, std::max(from, begin)};
+    if (end < to) ranges.emplace_back(std::min(end, to), to);
+  }
+  std::erase_if(ranges, [](const Range& range) { return range.first >= range.second; });
+}
+
+/// Why bytes without any record may not be called page cache; Why::none where they may.
+Why unproven(const std::vector<HookStatus>& hooks) {
+  bool fill = false, bio = false;
+  for (const HookStatus& hook : hooks) {
+    if (hook.name.starts_with("fill-")) {
+      if (!hook.attached) return Why::fill_hook_off;
+      fill = true;
+    }
+    if (hook.name == "bio-submit") bio = hook.attached;
+  }
+  if (!fill) return Why::fill_hook_off;
+  return bio ? Why::none : Why::bio_hook_off;
+}
+
+}  // namespace
+
+Resolver::Resolver(const StorageStack& stack, const std::vector<HookStatus>& hooks) : causes(stack) {
+  const Why why = unproven(hooks);
+  absent_ = causes.ended(why == Why::none ? End::page_cache : End::unknown, why);
+  warmed_ = why == Why::none ? causes.ended(End::page_cache, Why::none, true) : absent_;
+  scratch_.resize(kMaxRecursion + 2);
+}
+
+std::uint32_t Resolver::file_index(const FileKey& key) {
+  const auto [found, added] = index_.try_emplace(key, static_cast<std::uint32_t>(files_.size()));
+  if (added) files_.emplace_back().key = key;
+  return found->second;
+}
+
+CauseId Resolver::cause_for(const Fill& fill, const Consumer& consumer) const {
+  // Somebody else's fill counts for the layer only if this consumer had to wait for it.
+  return (fill.owner & kForTarget) != 0 || consumer.begin_ns < fill.done_ns ? fill.cause : warmed_;
+}
+
+void Resolver::consume(File& file, std::uint64_t begin, std::uint64_t end, const Consumer& consumer, int depth,
+                       std::vector<Slice>& out) {
+  if (depth > kMaxRecursion) {
+    out.push_back({begin, end, causes.ended(End::unknown, Why::too_deep)});
+    return;
+  }
+  std::vector<Run>& runs = scratch_[static_cast<std::size_t>(depth)];
+  runs.clear();
+  file.fills.take(begin, end, runs);
+  std::uint64_t at = begin;
+  for (const Run& run : runs) {
+    if (run.begin > at) out.push_back({at, run.begin, consumer.absent});
+    at = run.end;
+    const Fill& fill = run.fill;
+    const bool prefetched = fill.read == 0 || fill.read != consumer.read || fill.tid != consumer.tid;
+    if ((fill.owner & kCounted) != 0) ledger.process.first_returned += run.end - run.begin;
+    switch (fill.state) {
+      case FillState::announced:
+        out.push_back({run.begin, run.end, causes.ended(End::unknown, fill.why)});
+        break;
+      case FillState::filled: {
+        const CauseId cause = cause_for(fill, consumer);
+        out.push_back({run.begin, run.end, cause, cause == fill.cause && prefetched});
+        break;
+      }
+      case FillState::in_flight: {
+        const std::size_t first = out.size();
+        recover(run, "completion_by_return", depth + 1, out);
+        for (std::size_t i = first; i < out.size(); ++i) {
+          out[i].prefetched = prefetched;
+          if ((fill.owner & kMapped) != 0) add_to(file.mapped, out[i].cause, out[i].end - out[i].begin, 0);
+        }
+        break;
+      }
+    }
+  }
+  if (at < end) out.push_back({at, end, consumer.absent});
+}
+
+void Resolver::consume_direct(Fills& direct, std::uint64_t begin, std::uint64_t end, int depth,
+                              std::vector<Slice>& out) {
+  if (depth > kMaxRecursion) return;
+  std::vector<Run>& runs = scratch_[static_cast<std::size_t>(depth)];
+  runs.clear();
+  direct.take(begin, end, runs);
+  for (const Run& run : runs) {
+    if (run.fill.state == FillState::filled)
+      out.push_back({run.begin, run.end, run.fill.cause});
+    else if (run.fill.state == FillState::in_flight)
+      recover(run, "completion_by_return", depth + 1, out);
+  }
+}
+
+void Resolver::recover(const Run& run, const char* how, int depth, std::vector<Slice>& out) {
+  const Bio bio = bios.at(run.fill.bio);
+  const std::uint64_t to_device = run.fill.to_device;
+  if (bios.first_recovery(run.fill.bio)) ++recovered[how];
+  bios.retire(run.fill.bio, run.begin + to_device, run.end + to_device);
+  const std::size_t first = out.size();
+  const std::uint64_t begin = run.begin + to_device, end = run.end + to_device;
+  std::vector<Range> open{{begin, end}};
+  // The bytes were returned, so their request completed; what was seen of how it was served is as good as ever.
+  if (!servings.empty() && depth <= kMaxRecursion)
+    for (const std::uint64_t request : servings.covering(bio.dev, begin, end))
+      if (Serving* serving = servings.find(request)) consume_backing(*serving, begin, end, 0, depth, open, out);
+  for (const auto& [from, to] : open) out.push_back({from, to, causes.device(bio.dev)});
+  for (std::size_t i = first; i < out.size(); ++i) {
+    out[i].begin -= to_device;
+    out[i].end -= to_device;
+    out[i].cause = causes.under(bio.above, out[i].cause);
+  }
+}
+
+void Resolver::serve(DeviceNumber dev, Serving* serving, std::uint64_t begin, std::uint64_t end, std::uint64_t issue_ns,
+                     std::vector<Slice>& out) {
+  std::vector<Range> open{{begin, end}};
+  if (serving != nullptr) consume_backing(*serving, begin, end, issue_ns, 0, open, out);
+  const bool unseen = serving != nullptr || causes.served_by_file(dev);
+  // Where a part of a request is known to be served by a file, the rest of it is too.
+  const CauseId rest = serving != nullptr && !causes.served_by_file(dev)
+                           ? causes.below(dev, causes.ended(End::unknown, Why::backing_unseen))
+                           : causes.device(dev);
+  for (const auto& [from, to] : open) out.push_back({from, to, rest, false, unseen});
+}
+
+/// Takes the bytes that a request's worker read for [begin, end) of its device; what was not read stays in `open`.
+void Resolver::consume_backing(Serving& serving, std::uint64_t begin, std::uint64_t end, std::uint64_t issue_ns,
+                               int depth, std::vector<Range>& open, std::vector<Slice>& out) {
+  const DeviceNumber dev = serving.dev;
+  std::vector<Backing> backings;
+  std::vector<Backing> kept;
+  for (const Backing& backing : serving.backings) {
+    if (backing.end <= begin || backing.begin >= end) {
+      kept.push_back(backing);
+      continue;
+    }
+    const auto piece = [&](std::uint64_t from, std::uint64_t to) {
+      Backing part = backing;
+      part.begin = from;
+      part.end = to;
+      part.pos = backing.pos + (from - backing.begin);
+      return part;
+    };
+    if (backing.begin < begin) kept.push_back(piece(backing.begin, begin));
+    if (backing.end > end) kept.push_back(piece(end, backing.end));
+    backings.push_back(piece(std::max(begin, backing.begin), std::min(end, backing.end)));
+  }
+  serving.backings = std::move(kept);
+  std::vector<Slice> got;
+  const auto read = [&](const Backing& backing, auto&& how) {
+    std::vector<Range> wanted;
+    for (const auto& [from, to] : open)
+      if (from < backing.end && to > backing.begin)
+        wanted.emplace_back(std::max(from, backing.begin), std::min(to, backing.end));
+    for (const auto& [from, to] : wanted) {
+      const std::uint64_t to_file = backing.pos - backing.begin;
+      got.clear();
+      how(backing, from + to_file, to + to_file);
+      for (const Slice& slice : got) {
+        out.push_back({slice.begin - to_file, slice.end - to_file, causes.below(dev, slice.cause)});
+        subtract(open, slice.begin - to_file, slice.end - to_file);
+      }
+    }
+  };
+  for (const Backing& backing : backings)
+    if (backing.direct)
+      read(backing, [&](const Backing&, std::uint64_t from, std::uint64_t to) {
+        consume_direct(serving.direct, from, to, depth + 1, got);
+      });
+  // A direct read may have fallen back to the page cache: then there is evidence of both kinds.
+  for (const Backing& backing : backings)
+    if (!backing.direct)
+      read(backing, [&](const Backing& from_file, std::uint64_t from, std::uint64_t to) {
+        const std::uint64_t begin_ns = from_file.late ? issue_ns : from_file.begin_ns;
+        consume(file(from_file.file), from, to, {begin_ns, 0, 0, absent_}, depth + 1, got);
+      });
+  for (const Backing& backing : backings)
+    if (backing.direct)
+      read(backing, [&](const Backing&, std::uint64_t from, std::uint64_t to) {
+        got.push_back({from, to, causes.ended(End::unknown, Why::direct_unseen)});
+      });
+}
+
+void Resolver::dispose(File& file, const std::vector<Run>& runs, const char* how) {
+  for (const Run& run : runs) {
+    const std::uint64_t bytes = run.end - run.begin;
+    if ((run.fill.owner & kCounted) != 0) {
+      if ((run.fill.owner & kMeta) != 0) {
+        ledger.process.metadata += bytes;
+      } else if ((run.fill.owner & kMapped) != 0) {
+        ledger.process.exec_mmap += bytes;
+      } else {
+        ledger.process.never_returned += bytes;
+        file.wasted += bytes;
+      }
+    }
+    if (run.fill.state != FillState::in_flight || how == nullptr) continue;
+    // Pages cannot be filled anew while they are being filled, so this completion was missed.
+    std::vector<Slice> slices;
+    recover(run, how, 1, slices);
+    if ((run.fill.owner & kMapped) != 0)
+      for (const Slice& slice : slices) add_to(file.mapped, slice.cause, slice.end - slice.begin, 0);
+  }
+}
+
+void Resolver::fill(const Part& part, const std::vector<Slice>& slices, std::uint64_t done_ns) {
+  const PathId above = bios.at(part.bio).above;
+  for (const Slice& slice : slices) {
+    const std::uint64_t begin = std::max(part.begin, slice.begin), end = std::min(part.end, slice.end);
+    if (begin >= end) continue;
+    const CauseId cause = causes.under(above, slice.cause);
+    const std::uint64_t at = part.at + (begin - part.begin);
+    part.fills->change(part.bio, at, at + (end - begin), [&](Fill& fill, std::uint64_t bytes) {
+      fill.state = FillState::filled;
+      fill.cause = cause;
+      fill.bio = 0;
+      fill.to_device = 0;
+      fill.done_ns = (fill.owner & kForTarget) != 0 ? 0 : done_ns;
+      if ((fill.owner & kMapped) != 0) add_to(file(part.file).mapped, cause, bytes, 0);
+    });
+  }
+}
+
+void Resolver::fail(const Part& part) {
+  part.fills->change(part.bio, part.at, part.at + (part.end - part.begin), [&](Fill& fill, std::uint64_t bytes) {
+    if ((fill.owner & kCounted) != 0) ledger.process.failed += bytes;
+    const std::uint32_t tid = fill.tid, read = fill.read;
+    fill = {};
+    fill.why = Why::fill_failed;
+    fill.tid = tid;
+    fill.read = read;
+  });
+}
+
+void Resolver::drop(Fills& direct) {
+  std::vector<Run> runs;
+  direct.take_all(runs);
+  for (const Run& run : runs)
+    if (run.fill.state == FillState::in_flight)
+      bios.retire(run.fill.bio, run.begin + run.fill.to_device, run.end + run.fill.to_device);
+}
+
+void Resolver::discard(Serving& serving) {
+  // The worker read these bytes too, so they are not the first returned when somebody takes them next.
+  while (!serving.backings.empty()) {
+    const Backing backing = serving.backings.front();
+    std::vector<Range> open{{backing.begin, backing.end}};
+    std::vector<Slice> ignored;
+    consume_backing(serving, backing.begin, backing.end, 0, 0, open, ignored);
+    ++unmatched_backing;
+  }
+  drop(serving.direct);
+}
+
+}  // namespace servedby::attribution
