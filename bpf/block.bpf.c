@@ -125,6 +125,7 @@ static __always_inline void bio_submitted(struct bio *bio)
 	struct tracked_device *device;
 	struct task_state *state;
 	struct block_device *bdev;
+	struct inode *inode = NULL;
 	struct bio_vec first;
 	struct walk walk = {};
 	u64 pos = 0;
@@ -151,13 +152,14 @@ static __always_inline void bio_submitted(struct bio *bio)
 		}
 	} else {
 		first = segment_of(walk.segments, 0);
-		if (segment_place(&first, &walk.part.inode, &pos)) {
-			if (BPF_CORE_READ(walk.part.inode, i_sb, s_magic) == BDEVFS_MAGIC)
+		if (segment_place(&first, &inode, &pos)) {
+			if (BPF_CORE_READ(inode, i_sb, s_magic) == BDEVFS_MAGIC)
 				walk.flags |= SB_BIO_META;
 			else
 				walk.flags |= SB_BIO_FILE;
-			walk.id = inode_id(walk.part.inode);
-			walk.file_size = BPF_CORE_READ(walk.part.inode, i_size);
+			walk.part.inode = inode;
+			walk.id = inode_id(inode);
+			walk.file_size = BPF_CORE_READ(inode, i_size);
 		}
 		if (opf & (1U << bpf_core_enum_value(enum req_flag_bits, __REQ_META___any)))
 			walk.flags = (walk.flags & ~SB_BIO_FILE) | SB_BIO_META;

@@ -97,6 +97,16 @@ static __always_inline struct folio *page_folio(struct page *page)
 	return (struct folio *)page;
 }
 
+/* The flags became a struct of one member in 6.18 (53fbef56e07d, "mm: introduce memdesc_flags_t"). */
+static __always_inline u64 folio_flags(struct folio *folio)
+{
+	struct folio___memdesc *newer = (void *)folio;
+
+	if (bpf_core_field_exists(newer->flags.f))
+		return BPF_CORE_READ(newer, flags.f);
+	return BPF_CORE_READ(folio, flags);
+}
+
 /* Bytes of a folio. The order of a large one moved from _folio_order to the low byte of _flags_1 in 6.6 (ebc1baf5c9b4,
  * "mm: free up a word in the first tail page"). */
 static __always_inline u64 folio_bytes(struct folio *folio)
@@ -104,7 +114,7 @@ static __always_inline u64 folio_bytes(struct folio *folio)
 	u64 head_bit = bpf_core_enum_value_exists(enum pageflags, PG_head___any)
 			       ? bpf_core_enum_value(enum pageflags, PG_head___any)
 			       : 0;
-	u64 flags = BPF_CORE_READ(folio, flags);
+	u64 flags = folio_flags(folio);
 	u32 order = 0;
 
 	if (head_bit && (flags & (1ULL << head_bit))) {

@@ -11,90 +11,15 @@
 #include <bpf/bpf_tracing.h>
 
 #include "bpf/record.h"
+#include "bpf/state_layout.h"
 
 #ifndef SB_STATE
 #define SB_STATE extern
 #endif
 
 /* Settings, fixed at load time. */
-SB_STATE const volatile u32 page_shift;
-SB_STATE const volatile u32 drop_every; /* a test's sabotage: every so many completions of a drive are lost; 0: none */
-
-struct file_key {
-	u64 ino;
-	u32 dev;
-	u32 generation;
-};
-
-struct tracked_device {
-	u32 slot;          /* into device_counts */
-	u32 serves_backing; /* 1: its requests are served by reading a file (a loop device) */
-};
-
-struct tracked_file {
-	u32 named; /* its path has been sent */
-};
-
-/* A loop device by its backing file: for drivers that read with a kiocb of their own, where only the position joins. */
-struct backing_of {
-	u32 dev;
-	u32 pad;
-	u64 offset; /* of the device's first byte in the file */
-};
-
-struct request_state {
-	u64 issue_ns;
-	u64 start_ns; /* request.start_time_ns: another allocation of the same request has another one */
-	u64 sector;
-	u32 bytes;
-	u32 dev;
-	u32 slot;
-	u32 target_bytes;
-	u32 flags; /* REQUEST_* */
-	u32 pad;
-};
-#define REQUEST_DONE    1 /* its completion was seen by the driver's hook; the block layer's is still to come */
-#define REQUEST_WATCHED 2 /* holds bytes of a tracked file or of the target: its completion is recorded */
-#define REQUEST_BACKED  4 /* on a device that serves from a backing file */
-
-struct bio_state {
-	s64 bytes_left; /* not yet issued in a request */
-	u32 flags;      /* SB_BY_*, SB_FOR_TARGET */
-	u32 pad;
-};
-
-struct sector_key {
-	u64 sector;
-	u32 dev;
-	u32 pad;
-};
-
-/* What a task is in the middle of. */
-struct task_state {
-	/* its open read call */
-	u64 begin_ns;
-	struct sb_file_id file, opened;
-	u64 pos, count, file_size;
-	u32 read; /* number of the call */
-	u16 method;
-	u16 flags;
-	u8 open;    /* inside a read call of a file */
-	u8 ignored; /* inside a read call of something else (a pipe, a terminal, /proc) */
-	u8 seen;    /* an entry has been seen: a return without one is a loss, not an edge */
-	u8 pad;
-	u32 pad2;
-	/* between iomap_dio_submit_bio and the submit_bio inside it */
-	u64 direct_bio, direct_serving, direct_pos, direct_size;
-	struct sb_file_id direct_file;
-	/* loop worker: the request it serves, and how far it has read the backing file for it */
-	u64 serving, serving_issue_ns;
-	u64 run_begin, run_end; /* contiguous part of the backing file read so far, not yet recorded */
-	u64 serving_end;        /* where the request ends in the backing file */
-	u64 run_sector;
-	struct sb_file_id backing;
-	u32 serving_dev;
-	u32 pad3;
-};
+SB_STATE const volatile __u32 page_shift;
+SB_STATE const volatile __u32 drop_every; /* a test's sabotage: every so many completions of a drive are lost; 0: none */
 
 SB_STATE struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);

@@ -139,6 +139,11 @@ struct folio {
 	struct address_space *mapping;
 	unsigned long index;
 };
+struct folio___memdesc { /* since 6.18 */
+	struct {
+		unsigned long f;
+	} flags;
+};
 struct folio___order { /* until 6.5 */
 	unsigned char _folio_order;
 };

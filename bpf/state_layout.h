@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/* Keys and values of the kernel side's maps that the loader fills or reads too. Not part of any recording. */
+#ifndef SERVEDBY_STATE_LAYOUT_H
+#define SERVEDBY_STATE_LAYOUT_H
+
+#include "bpf/record.h"
+
+struct file_key {
+	__u64 ino;
+	__u32 dev;
+	__u32 generation;
+};
+
+struct tracked_device {
+	__u32 slot;          /* into device_counts */
+	__u32 serves_backing; /* 1: its requests are served by reading a file (a loop device) */
+};
+
+struct tracked_file {
+	__u32 named; /* its path has been sent */
+};
+
+/* A loop device by its backing file: for drivers that read with a kiocb of their own, where only the position joins. */
+struct backing_of {
+	__u32 dev;
+	__u32 pad;
+	__u64 offset; /* of the device's first byte in the file */
+};
+
+struct request_state {
+	__u64 issue_ns;
+	__u64 start_ns; /* request.start_time_ns: another allocation of the same request has another one */
+	__u64 sector;
+	__u32 bytes;
+	__u32 dev;
+	__u32 slot;
+	__u32 target_bytes;
+	__u32 flags; /* REQUEST_* */
+	__u32 pad;
+};
+#define REQUEST_DONE    1 /* its completion was seen by the driver's hook; the block layer's is still to come */
+#define REQUEST_WATCHED 2 /* holds bytes of a tracked file or of the target: its completion is recorded */
+#define REQUEST_BACKED  4 /* on a device that serves from a backing file */
+
+struct bio_state {
+	__s64 bytes_left; /* not yet issued in a request */
+	__u32 flags;      /* SB_BY_*, SB_FOR_TARGET */
+	__u32 pad;
+};
+
+struct sector_key {
+	__u64 sector;
+	__u32 dev;
+	__u32 pad;
+};
+
+/* What a task is in the middle of. */
+struct task_state {
+	/* its open read call */
+	__u64 begin_ns;
+	struct sb_file_id file, opened;
+	__u64 pos, count, file_size;
+	__u32 read; /* number of the call */
+	__u16 method;
+	__u16 flags;
+	__u8 open;    /* inside a read call of a file */
+	__u8 ignored; /* inside a read call of something else (a pipe, a terminal, /proc) */
+	__u8 seen;    /* an entry has been seen: a return without one is a loss, not an edge */
+	__u8 pad;
+	__u32 pad2;
+	/* between iomap_dio_submit_bio and the submit_bio inside it */
+	__u64 direct_bio, direct_serving, direct_pos, direct_size;
+	struct sb_file_id direct_file;
+	/* loop worker: the request it serves, and how far it has read the backing file for it */
+	__u64 serving, serving_issue_ns;
+	__u64 run_begin, run_end; /* contiguous part of the backing file read so far, not yet recorded */
+	__u64 serving_end;        /* where the request ends in the backing file */
+	__u64 run_sector;
+	struct sb_file_id backing;
+	__u32 serving_dev;
+	__u32 pad3;
+};
+
+#endif

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/target.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <fstream>
+#include <utility>
+
+namespace servedby {
+namespace {
+
+/// In the child: waits to be let go, then executes. Only async-signal-safe calls.
+[[noreturn]] void wait_and_execute(int go, int failure, const std::vector<char*>& arguments, pid_t parent) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // a child that was never released must not outlive us
+  if (getppid() != parent) _exit(127);
+  char word = 0;
+  ssize_t got = 0;
+  do {
+    got = read(go, &word, 1);
+  } while (got < 0 && errno == EINTR);
+  if (got != 1) _exit(127);
+  prctl(PR_SET_PDEATHSIG, 0);
+  execvp(arguments[0], arguments.data());
+  const int error = errno;
+  [[maybe_unused]] const ssize_t told = write(failure, &error, sizeof(error));
+  _exit(error == ENOENT ? 127 : 126);
+}
+
+}  // namespace
+
+Result<Command> Command::hold(const std::vector<std::string>& arguments) {
+  std::array<int, 2> go{};
+  std::array<int, 2> failure{};
+  if (pipe2(go.data(), O_CLOEXEC) != 0) return std::unexpected(system_error("cannot make", "a pipe", errno));
+  if (pipe2(failure.data(), O_CLOEXEC) != 0) {
+    const int error = errno;
+    close(go[0]);
+    close(go[1]);
+    return std::unexpected(system_error("cannot make", "a pipe", error));
+  }
+  std::vector<char*> words;
+  for (const std::string& argument : arguments) words.push_back(const_cast<char*>(argument.c_str()));
+  words.push_back(nullptr);
+  const pid_t parent = getpid();
+  const pid_t pid = fork();
+  if (pid == 0) {
+    close(go[1]);
+    close(failure[0]);
+    wait_and_execute(go[0], failure[1], words, parent);
+  }
+  const int error = errno;
+  close(go[0]);
+  close(failure[1]);
+  if (pid < 0) {
+    close(go[1]);
+    close(failure[0]);
+    return std::unexpected(system_error("cannot start", arguments.front(), error));
+  }
+  Command command;
+  command.pid_ = pid;
+  command.go_ = go[1];
+  command.failure_ = failure[0];
+  return command;
+}
+
+Command::Command(Command&& other) noexcept
+    : pid_(std::exchange(other.pid_, -1)),
+      go_(std::exchange(other.go_, -1)),
+      failure_(std::exchange(other.failure_, -1)),
+      exec_errno_(other.exec_errno_),
+      reaped_(other.reaped_),
+      status_(other.status_) {}
+
+Command::~Command() {
+  if (failure_ >= 0) close(failure_);
+  if (go_ < 0) return;
+  close(go_);  // never released: it reads the end of the pipe and exits
+  if (pid_ > 0 && !reaped_) waitpid(pid_, nullptr, 0);
+}
+
+Result<void> Command::release() {
+  const char word = 'g';
+  const ssize_t told = write(go_, &word, 1);
+  const int error = errno;
+  close(std::exchange(go_, -1));
+  if (told != 1) return std::unexpected(system_error("cannot start", "the command", error));
+  int failed = 0;
+  ssize_t got = 0;
+  do {
+    got = read(failure_, &failed, sizeof(failed));  // ends when the exec closes the other end
+  } while (got < 0 && errno == EINTR);
+  close(std::exchange(failure_, -1));
+  if (got == sizeof(failed)) {
+    exec_errno_ = failed;
+    return std::unexpected(system_error("cannot run", "the command", failed));
+  }
+  return {};
+}
+
+std::optional<int> Command::ended() {
+  if (!reaped_) {
+    const pid_t got = waitpid(pid_, &status_, WNOHANG);
+    if (got == 0 || (got < 0 && errno == EINTR)) return std::nullopt;
+    reaped_ = true;
+  }
+  if (WIFSIGNALED(status_)) return 128 + WTERMSIG(status_);
+  return WEXITSTATUS(status_);
+}
+
+Result<void> check_running(std::uint32_t pid) {
+  if (kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH) {
+    return std::unexpected(
+        Error{"cannot attach to", fmt::format("PID {}", pid), "no such process", "give the PID of a running process",
+              Exit::bad_input});
+  }
+  if (!still_runs(pid)) {
+    return std::unexpected(Error{"cannot attach to", fmt::format("PID {}", pid), "it has already ended",
+                                 "give the PID of a running process", Exit::bad_input});
+  }
+  return {};
+}
+
+bool still_runs(std::uint32_t pid) {
+  std::ifstream stat(fmt::format("/proc/{}/stat", pid));
+  std::string text;
+  if (!std::getline(stat, text)) return false;
+  const auto after_name = text.rfind(')');
+  if (after_name == std::string::npos || after_name + 2 >= text.size()) return false;
+  const char state = text[after_name + 2];
+  return state != 'Z' && state != 'X';
+}
+
+}  // namespace servedby

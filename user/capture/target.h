@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// The process that is looked at: started by us and held before its first instruction, or already running.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "error/error.h"
+
+namespace servedby {
+
+/// A command that was forked and waits until release(). Its standard streams are ours.
+class Command {
+ public:
+  /// Forks. Errors: the fork failed.
+  [[nodiscard]] static Result<Command> hold(const std::vector<std::string>& arguments);
+  ~Command();
+  Command(Command&& other) noexcept;
+  Command& operator=(Command&&) = delete;
+
+  [[nodiscard]] std::uint32_t pid() const { return static_cast<std::uint32_t>(pid_); }
+  /// Lets it execute. An error is a command that cannot be started: why is the text of the errno, and not_found() says
+  /// whether it is missing (exit code 127) or cannot be executed (126), as with env(1).
+  [[nodiscard]] Result<void> release();
+  [[nodiscard]] bool not_found() const { return exec_errno_ == ENOENT; }
+  /// The exit status in the shell's way (128 + signal) once it has ended; empty while it runs. Does not block.
+  [[nodiscard]] std::optional<int> ended();
+
+ private:
+  Command() = default;
+  pid_t pid_ = -1;
+  int go_ = -1;       ///< written to let it execute
+  int failure_ = -1;  ///< its errno arrives here if it cannot
+  int exec_errno_ = 0;
+  bool reaped_ = false;
+  int status_ = 0;
+};
+
+/// A running process. Errors: no such process (Exit::bad_input), or one that may not be looked at.
+[[nodiscard]] Result<void> check_running(std::uint32_t pid);
+
+/// Whether the process still runs; a zombie does not.
+[[nodiscard]] bool still_runs(std::uint32_t pid);
+
+}  // namespace servedby
