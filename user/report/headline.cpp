@@ -122,7 +122,7 @@ std::string incompleteness(const Tree& result) {
     kinds.push_back(fmt::format("{} {}", printable(name), count));
   }
   const std::string which = kinds.empty() ? "" : fmt::format(" (lost: {})", fmt::join(kinds, ", "));
-  return fmt::format("INCOMPLETE{}: every number below is at least so much, none is the whole.", which);
+  return fmt::format("INCOMPLETE{}: no number below is the whole; each is at least what is said.", which);
 }
 
 /// What the ledger says in one clause.
