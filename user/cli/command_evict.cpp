@@ -6,7 +6,7 @@
 
 #include "cli/commands.h"
 #include "error/error.h"
-#include "workload/eviction.h"
+#include "workload/backing_files.h"
 #include "workload/size_text.h"
 
 namespace servedby::cli {
@@ -16,6 +16,7 @@ namespace {
 struct Options {
   std::vector<std::string> paths;
   std::string range;
+  bool through = false;
   bool json = false;
 };
 
@@ -52,20 +53,11 @@ int evict(const Options& options) {
   nlohmann::json files = nlohmann::json::array();
   bool all_complete = true;
   for (const std::string& path : options.paths) {
-    const auto file = open_regular_file(path);
-    if (!file) return fail(file.error());
-    const auto eviction = evict_file(*file, *range);
-    if (!eviction) return fail(eviction.error());
-    all_complete = all_complete && eviction->complete();
-    nlohmann::json entry = eviction->after;
-    entry["path"] = path;
-    entry["complete"] = eviction->complete();
-    entry["attempts"] = eviction->attempts;
-    if (!options.json)
-      fmt::print(
-          "{}: {}\n", path,
-          eviction->complete() ? fmt::format("evicted, {} pages", eviction->after.total_pages) : eviction->problem());
-    files.push_back(std::move(entry));
+    const auto levels = evict_levels(path, *range, options.through);
+    if (!levels) return fail(levels.error());
+    for (const LevelEviction& level : *levels) all_complete = all_complete && level.eviction.complete();
+    if (!options.json) fmt::print("{}", eviction_text(*levels));
+    files.push_back(eviction_json(*levels));
   }
   const nlohmann::json result = {
       {"schema", "servedby.evict/1"}, {"complete", all_complete}, {"files", std::move(files)}};
@@ -78,8 +70,11 @@ void add(CLI::App& app, std::function<int()>& run) {
   CLI::App* command =
       app.add_subcommand("evict", "write back a file's pages and drop them from the page cache; verifies it");
   command->add_option("PATH", options->paths, "files")->required();
-  command->add_option("--range", options->range,
-                      "only the whole pages in BEGIN:END, for instance 64M:128M or 64M: to the end");
+  CLI::Option* through = command->add_flag("--through", options->through, "also evict every loop backing file below");
+  command
+      ->add_option("--range", options->range,
+                   "only the whole pages in BEGIN:END, for instance 64M:128M or 64M: to the end")
+      ->excludes(through);
   command->add_flag("--json", options->json, "the result as JSON on stdout");
   command->callback([&run, options] { run = [options] { return evict(*options); }; });
 }

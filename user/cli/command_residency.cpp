@@ -6,7 +6,7 @@
 
 #include "cli/commands.h"
 #include "error/error.h"
-#include "workload/residency.h"
+#include "workload/backing_files.h"
 
 namespace servedby::cli {
 
@@ -27,24 +27,11 @@ int show(const Options& options) {
   nlohmann::json files = nlohmann::json::array();
   bool all_known = true;
   for (const std::string& path : options.paths) {
-    const auto file = open_regular_file(path);
-    if (!file) return fail(file.error());
-    const auto residency = residency_of(*file);
-    if (!residency) return fail(residency.error());
-    all_known = all_known && residency->known();
-    nlohmann::json entry = *residency;
-    entry["path"] = path;
-    if (!options.json) fmt::print("{}: {}\n", path, text_of(*residency));
-    if (options.map && residency->known()) {
-      const auto ranges = resident_ranges(*file);
-      if (!ranges) return fail(ranges.error());
-      entry["ranges"] = nlohmann::json::array();
-      for (const ByteRange& range : *ranges) {
-        entry["ranges"].push_back({{"begin", range.begin}, {"end", range.end}});
-        if (!options.json) fmt::print("{} {}\n", range.begin, range.end);
-      }
-    }
-    files.push_back(std::move(entry));
+    const auto levels = residency_of_levels(path, options.map);
+    if (!levels) return fail(levels.error());
+    all_known = all_known && levels->front().residency.known();
+    if (!options.json) fmt::print("{}", residency_text(*levels));
+    files.push_back(residency_json(*levels));
   }
   const nlohmann::json result = {{"schema", "servedby.residency/1"}, {"files", std::move(files)}};
   if (options.json) fmt::print("{}\n", result.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
@@ -53,7 +40,8 @@ int show(const Options& options) {
 
 void add(CLI::App& app, std::function<int()>& run) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("residency", "how much of a file is in the page cache");
+  CLI::App* command = app.add_subcommand(
+      "residency", "how much of a file, and of every loop backing file below it, is in the page cache");
   command->add_option("PATH", options->paths, "files")->required();
   command->add_flag("--map", options->map, "also print the resident ranges, one 'BEGIN END' a line, in bytes");
   command->add_flag("--json", options->json, "the result as JSON on stdout");

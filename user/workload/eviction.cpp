@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <chrono>
 #include <thread>
+#include <vector>
 
 namespace servedby {
 
@@ -24,6 +25,43 @@ ByteRange whole_pages(ByteRange range, std::uint64_t file_bytes, std::uint64_t p
   const std::uint64_t end = range.end >= file_bytes ? file_bytes : range.end / page_bytes * page_bytes;
   return begin < end ? ByteRange{begin, end} : ByteRange{begin, begin};
 }
+
+namespace {
+
+void drop(const RegularFile& file, ByteRange range) {
+  if (range.end > range.begin)
+    posix_fadvise(file.fd(), static_cast<off_t>(range.begin), static_cast<off_t>(range.end - range.begin),
+                  POSIX_FADV_DONTNEED);
+}
+
+/// The kernel keeps a large folio that reaches over an edge of the range. So drop it whole and read back what was
+/// cached outside the range, exactly those pages: with POSIX_FADV_RANDOM there is no readahead. No folio of a file is
+/// larger than a PMD's 2 MiB.
+Result<void> evict_over_edges(const RegularFile& file, ByteRange range, std::uint64_t file_bytes) {
+  constexpr std::uint64_t largest_folio = std::uint64_t{2} << 20U;
+  const auto cached = resident_ranges(file);
+  if (!cached) return {};  // without the map nothing could be put back
+  const ByteRange wide{range.begin / largest_folio * largest_folio,
+                       std::min((range.end + largest_folio - 1) / largest_folio * largest_folio, file_bytes)};
+  drop(file, wide);
+  // A descriptor of its own: the advice belongs to it, and the caller's may be in use.
+  const auto reader = open_regular_file(file.path());
+  if (!reader || reader->status().st_ino != file.status().st_ino || reader->status().st_dev != file.status().st_dev)
+    return {};
+  posix_fadvise(reader->fd(), 0, 0, POSIX_FADV_RANDOM);
+  std::vector<char> buffer(largest_folio);
+  for (const ByteRange outside : {ByteRange{wide.begin, range.begin}, ByteRange{range.end, wide.end}}) {
+    for (const ByteRange& was : *cached) {
+      const std::uint64_t begin = std::max(was.begin, outside.begin);
+      const std::uint64_t end = std::min(was.end, outside.end);
+      if (begin >= end) continue;
+      if (auto read = read_exactly(*reader, begin, buffer.data(), end - begin); !read) return read;
+    }
+  }
+  return {};
+}
+
+}  // namespace
 
 Result<Eviction> evict_file(const RegularFile& file, std::optional<ByteRange> range) {
   constexpr unsigned most_attempts = 8;
@@ -42,9 +80,9 @@ Result<Eviction> evict_file(const RegularFile& file, std::optional<ByteRange> ra
       if (errno == EROFS || errno == EINVAL) break;
       return std::unexpected(system_error("cannot write back", file.path(), errno));
     }
-    if (wanted.end > wanted.begin)
-      posix_fadvise(file.fd(), static_cast<off_t>(wanted.begin), static_cast<off_t>(wanted.end - wanted.begin),
-                    POSIX_FADV_DONTNEED);
+    drop(file, wanted);
+    if (range && eviction.attempts != 0)
+      if (auto wide = evict_over_edges(file, wanted, file_bytes); !wide) return std::unexpected(wide.error());
     ++eviction.attempts;
     auto after = residency_of(file, wanted);
     if (!after) return std::unexpected(after.error());
