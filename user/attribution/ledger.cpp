@@ -95,7 +95,7 @@ LedgerLine Ledger::process_line(const Session& session) const {
                 {"other", process.other}};
   line.bracket_bytes = session.bracket.process_bytes;
   const Accounting kernel = accounting(session);
-  line.kernel_source = kernel.counters ? "/proc/PID/task/*/io read_bytes" : kernel.why_not;
+  line.kernel_source = kernel.counters ? "/proc/PID/task/*/io read_bytes" : "not checked: " + kernel.why_not;
   if (kernel.counters) {
     line.kernel_bytes = kernel.counters->read_bytes;
     line.residual_bytes = static_cast<std::int64_t>(kernel.counters->read_bytes - process.traced);
