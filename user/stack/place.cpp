@@ -191,6 +191,31 @@ Ground ground_of(const View& view, const Mount& mount) {
   return ground;
 }
 
+std::set<DeviceNumber> devices_below_mount(View& view, const Mount& mount) {
+  if (mount.type != "overlay") {
+    const Ground ground = ground_of(view, mount);
+    return {ground.devices.begin(), ground.devices.end()};
+  }
+  OverlayDirectories overlay = overlay_directories(mount.super);
+  std::vector<std::string> directories = std::move(overlay.lower);
+  directories.insert(directories.end(), overlay.data.begin(), overlay.data.end());
+  if (overlay.upper) directories.push_back(*overlay.upper);
+  std::set<DeviceNumber> devices;
+  for (const std::string& directory : directories) {
+    const auto identity = view.root.calls().identity(directory);
+    if (identity && directory.starts_with('/')) {
+      std::vector<FileLayer> files;
+      const std::size_t first = place(view, files, directory, {}, *identity, 1);
+      const FileLayer& file = holder(files, first);
+      devices.insert(file.devices.begin(), file.devices.end());
+    } else if (const auto inferred = hidden_storage(view.mounts, directory)) {
+      const Ground ground = ground_of(view, inferred->mount);
+      devices.insert(ground.devices.begin(), ground.devices.end());
+    }
+  }
+  return devices;
+}
+
 std::size_t place_file(View& view, std::vector<FileLayer>& files, const std::string& path, std::string reached,
                        const FileIdentity& identity) {
   return place(view, files, path, std::move(reached), identity, 0);

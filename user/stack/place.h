@@ -4,6 +4,7 @@
 
 #include <expected>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,9 @@ struct Ground {
   std::string ends_in;
 };
 [[nodiscard]] Ground ground_of(const View& view, const Mount& mount);
+
+/// What a mount stands on, through an overlay's directories: those of all its layers, since any may hold a file.
+[[nodiscard]] std::set<DeviceNumber> devices_below_mount(View& view, const Mount& mount);
 
 /// Adds the file at `path` (resolved) to `files`, for an overlay the layer's file too (and so on), and gives the index
 /// of the first. The last of them has the devices.
