@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <set>
 #include <utility>
 
 #include "stack/wording.h"
@@ -217,25 +219,34 @@ Entries at_least(const std::vector<Entry>& candidates, std::uint64_t block_reads
   return result;
 }
 
-Entries find_entries(Moved& moved, std::uint64_t block_reads, const std::set<DeviceNumber>& open_on) {
+// Every device that moved, with what was read there by somebody: the uppermost ones, and those below them.
+struct Candidates {
   std::vector<Entry> tops;
   std::vector<Entry> lower;
+};
+
+Candidates candidates(const Moved& moved) {
+  Candidates found;
   for (const auto& [dev, bytes] : moved.all()) {
-    if (bytes == 0 || (!open_on.empty() && !open_on.contains(dev))) continue;
-    const bool below_another = moved.below_one_that_moved(dev);
-    if (!below_another) tops.push_back({dev, bytes});
-    if (below_another && moved.read_here(dev) > 0) lower.push_back({dev, moved.read_here(dev)});
+    if (bytes == 0) continue;
+    if (!moved.below_one_that_moved(dev)) {
+      found.tops.push_back({dev, bytes});
+    } else if (moved.read_here(dev) > 0) {
+      found.lower.push_back({dev, moved.read_here(dev)});
+    }
   }
-  // With the open files known, a device below another is an entry in its own right only if a file lies on it.
-  if (tops.empty() && !open_on.empty()) std::swap(tops, lower);
+  return found;
+}
+
+Entries find_entries(Moved& moved, std::uint64_t block_reads) {
+  auto [tops, lower] = candidates(moved);
   const std::uint64_t slack = tolerance(block_reads);
   const std::uint64_t sum = sum_of(tops);
   if (sum > block_reads + slack) {
-    std::vector<Entry> all = tops;
-    all.insert(all.end(), lower.begin(), lower.end());
-    // One device under the target's open files: all its block reads went there, whoever else read from it.
-    if (all.size() == 1 && all.front().bytes >= block_reads) return {{{all.front().dev, block_reads}}, 0};
-    return at_least(all, block_reads);
+    // Others read too. If there is but one device that anybody read from, all of ours went there.
+    if (tops.size() == 1 && lower.empty()) return {{{tops.front().dev, block_reads}}, 0};
+    tops.insert(tops.end(), lower.begin(), lower.end());
+    return at_least(tops, block_reads);
   }
   if (sum + slack >= block_reads) {
     if (tops.size() == 1) return {{{tops.front().dev, block_reads}}, 0};
@@ -250,6 +261,24 @@ Entries find_entries(Moved& moved, std::uint64_t block_reads, const std::set<Dev
   Entries result{tops, rest - direct};
   result.entries.push_back({lower.front().dev, direct});
   return result;
+}
+
+// The same where the open files are known: from a device no more can have been read than the files on it hold. Nothing
+// where they cannot explain the reads, since files may have been opened and closed between two looks.
+std::optional<Entries> entries_of_open_files(const Moved& moved, std::uint64_t block_reads,
+                                             const std::map<DeviceNumber, std::uint64_t>& open_bytes) {
+  std::vector<Entry> fitting;
+  const Candidates found = candidates(moved);
+  for (const auto& list : {found.tops, found.lower}) {
+    for (const Entry& entry : list) {
+      const auto open = open_bytes.find(entry.dev);
+      if (open != open_bytes.end()) fitting.push_back({entry.dev, std::min(entry.bytes, open->second)});
+    }
+  }
+  const std::uint64_t slack = tolerance(block_reads);
+  if (sum_of(fitting) + slack < block_reads) return std::nullopt;
+  if (fitting.size() == 1) return Entries{{{fitting.front().dev, block_reads}}, 0};
+  return at_least(fitting, block_reads);
 }
 
 // Of `placed`, which sums to more than the calls returned, each layer must have returned what the surplus cannot
@@ -294,6 +323,11 @@ class Wording {
     text += ": " + conclusion(reads, inference);
     std::vector<std::string> names;
     for (const Entry& entry : entries) names.push_back(stack_.name_of(entry.dev));
+    for (const PlacedBytes& part : inference.served_by) {
+      const std::string& end = part.via.back();
+      const bool drive = part.via.size() > 1 && end != "page-cache" && end != "unknown";
+      if (drive && std::ranges::find(names, end) == names.end()) names.push_back(end);
+    }
     if (!names.empty()) text += fmt::format("; other readers of {} would look the same", listed(names));
     for (const DeviceNumber dev : told) {
       if (const Device* device = stack_.find(dev); device->below_doubt) {
@@ -344,20 +378,22 @@ class Wording {
 }  // namespace
 
 Inference infer(const CountersSnapshot& before, const CountersSnapshot& after, const TreeReads& reads,
-                const StorageStack& stack, const std::set<DeviceNumber>& open_on) {
+                const StorageStack& stack, const std::map<DeviceNumber, std::uint64_t>& open_bytes) {
   Inference inference;
-  std::set<DeviceNumber> open_disks;
-  for (const DeviceNumber dev : open_on) open_disks.insert(stack.disk_of(dev));
   Moved moved(before, after, stack);
   Entries found;
+  bool by_open_files = false;
   if (reads.read_bytes > 0) {
-    found = find_entries(moved, reads.read_bytes, open_disks);
-    // Files may have been opened and closed unseen: if those seen cannot explain it, all devices may be meant.
-    if (!open_disks.empty() && found.unplaced > tolerance(reads.read_bytes)) {
-      Moved again(before, after, stack);
-      if (Entries wider = find_entries(again, reads.read_bytes, {}); wider.unplaced < found.unplaced) {
-        found = std::move(wider);
-        moved = again;
+    const Moved untouched = moved;
+    found = find_entries(moved, reads.read_bytes);
+    if (found.unplaced > tolerance(reads.read_bytes)) {
+      std::map<DeviceNumber, std::uint64_t> open_on_disks;
+      for (const auto& [dev, bytes] : open_bytes) open_on_disks[stack.disk_of(dev)] += bytes;
+      auto other = entries_of_open_files(untouched, reads.read_bytes, open_on_disks);
+      if (other && other->unplaced < found.unplaced) {
+        found = *std::move(other);
+        moved = untouched;
+        by_open_files = true;
       }
     }
   }
@@ -371,6 +407,10 @@ Inference infer(const CountersSnapshot& before, const CountersSnapshot& after, c
     std::erase_if(inference.served_by, [](const PlacedBytes& part) { return part.bytes == 0; });
   }
   inference.doubt = Wording(before, after, stack).doubt(reads, found.entries, inference);
+  if (by_open_files) {
+    inference.doubt +=
+        "; others read the same devices meanwhile, and the files that the target was seen to have open decided";
+  }
   return inference;
 }
 

@@ -4,7 +4,7 @@
 #pragma once
 
 #include <cstdint>
-#include <set>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -38,13 +38,14 @@ struct Inference {
 
 /// Places the process's block reads on the devices whose counters moved between the two snapshots.
 ///
-/// It assumes that nobody else read, as far as the numbers allow that: where they do not add up, only what must be so
-/// whoever else read is placed, and the rest is "unknown". `open_on` names the devices below the files the target was
-/// seen to have open; empty: not known, then any device that moved may be meant.
+/// It assumes that nobody else read, as far as the numbers allow that. Where they do not add up it turns to
+/// `open_bytes`, the sizes of the files that the target was seen to have open, by the device below them: if those files
+/// are large enough to explain the reads, they were read. Otherwise only what must be so whoever else read is placed,
+/// and the rest is "unknown".
 ///
 /// A buffered loop device that delivered more than its drive did had the rest in the host's page cache. Devices with
 /// iostats off say nothing.
 [[nodiscard]] Inference infer(const CountersSnapshot& before, const CountersSnapshot& after, const TreeReads& reads,
-                              const StorageStack& stack, const std::set<DeviceNumber>& open_on = {});
+                              const StorageStack& stack, const std::map<DeviceNumber, std::uint64_t>& open_bytes = {});
 
 }  // namespace servedby

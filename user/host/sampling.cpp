@@ -68,6 +68,7 @@ Sampled Sampler::stop() {
   // Devices last: what the tree read is then in their counters too.
   sampled_.after = take_counters(root_, devices_, tasks_of(root_, pid_));
   sampled_.reads = tally_.reads();
+  sampled_.open_bytes = open_files_->bytes_on();
   return std::move(sampled_);
 }
 
@@ -77,7 +78,7 @@ void Sampler::run() {
   while (!wake_.wait_until(lock, next, [this] { return stopping_; })) {
     lock.unlock();
     look();
-    if (looks_ % looks_between_open_files == 0) note_open_files();
+    if (looks_ < looks_between_open_files || looks_ % looks_between_open_files == 0) note_open_files();
     next = std::max(next + interval_, std::chrono::steady_clock::now());
     lock.lock();
   }
@@ -141,7 +142,7 @@ void Sampler::look() {
 
 void Sampler::note_open_files() {
   if (!open_files_) open_files_ = std::make_unique<OpenFiles>(root_, devices_);
-  for (const std::uint32_t pid : tree()) sampled_.open_on.merge(open_files_->devices_below(pid));
+  for (const std::uint32_t pid : tree()) open_files_->look_at(pid);
 }
 
 }  // namespace servedby

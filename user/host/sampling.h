@@ -69,7 +69,8 @@ struct Sampled {
   TreeReads reads;
   CountersSnapshot before, after;
   std::vector<SamplePoint> points;  ///< at most 2048; when there are more, every second one is dropped
-  std::set<DeviceNumber> open_on;   ///< devices below the regular files that the tree was seen to have open
+  /// Sizes of the regular files that the tree was seen to have open for reading, by the device below them.
+  std::map<DeviceNumber, std::uint64_t> open_bytes;
 };
 
 /// Looks at a process tree every `interval` from a thread of its own.

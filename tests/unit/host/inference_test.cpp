@@ -45,11 +45,11 @@ struct Machine {
     after.block[dev].read_bytes = 7 * gib + read;
   }
   [[nodiscard]] Inference answer(std::uint64_t rchar, std::uint64_t read_bytes,
-                                 const std::set<DeviceNumber>& open_on = {}) const {
+                                 const std::map<DeviceNumber, std::uint64_t>& open_bytes = {}) const {
     TreeReads reads;
     reads.rchar = rchar;
     reads.read_bytes = read_bytes;
-    Inference inference = infer(before, after, reads, stack, open_on);
+    Inference inference = infer(before, after, reads, stack, open_bytes);
     std::uint64_t sum = 0;
     for (const PlacedBytes& part : inference.served_by) sum += part.bytes;
     EXPECT_EQ(sum, rchar) << "what is placed is what was returned";
@@ -118,7 +118,7 @@ TEST(Inference, another_process_reads_the_loop_as_well) {
               ElementsAre(placed({"loop0", "page-cache"}, 10 * gib)));
   // The drive delivered 5 of the 14: at least 5 of ours were cached, at least 1 was not, who knows of the rest.
   const Machine machine = loop_machine(14 * gib, 5 * gib);
-  EXPECT_THAT(machine.answer(10 * gib, 10 * gib, {loop0}).served_by,
+  EXPECT_THAT(machine.answer(10 * gib, 10 * gib, {{loop0, 50 * gib}}).served_by,
               ElementsAre(placed({"loop0", "page-cache"}, 5 * gib), placed({"loop0", "nvme0n1"}, 1 * gib),
                           placed({"loop0", "unknown"}, 4 * gib)));
   // Without the knowledge that our files lie on the loop device, 5 of ours may have been read straight from the drive.
@@ -130,7 +130,8 @@ TEST(Inference, several_drives_moved) {
   // 10 of 25 GiB are ours: from the first drive none must be, from the second none.
   const Machine machine = loop_machine(0, 12 * gib, 13 * gib);
   EXPECT_THAT(machine.answer(10 * gib, 10 * gib).served_by, ElementsAre(placed({"unknown"}, 10 * gib)));
-  EXPECT_THAT(machine.answer(10 * gib, 10 * gib, {part_a}).served_by, ElementsAre(placed({"nvme0n1"}, 10 * gib)));
+  EXPECT_THAT(machine.answer(10 * gib, 10 * gib, {{part_a, 50 * gib}}).served_by,
+              ElementsAre(placed({"nvme0n1"}, 10 * gib)));
   // 10 of 13: at least 7 of ours come from the first.
   EXPECT_THAT(loop_machine(0, 10 * gib, 3 * gib).answer(10 * gib, 10 * gib).served_by,
               ElementsAre(placed({"nvme0n1"}, 7 * gib), placed({"unknown"}, 3 * gib)));
@@ -153,8 +154,16 @@ TEST(Inference, more_than_all_devices_delivered_is_unknown) {
 }
 
 TEST(Inference, open_files_that_cannot_explain_it_are_no_guide) {
-  const Machine machine = loop_machine(0, 0, 10 * gib);
-  EXPECT_THAT(machine.answer(10 * gib, 10 * gib, {part_a}).served_by, ElementsAre(placed({"nvme1n1"}, 10 * gib)));
+  // A small file on the first drive is open; who else read from the loop device and both drives is not known.
+  const Machine machine = loop_machine(0, 12 * gib, 13 * gib);
+  EXPECT_THAT(machine.answer(10 * gib, 10 * gib, {{part_a, gib}}).served_by,
+              ElementsAre(placed({"unknown"}, 10 * gib)));
+  // Where the numbers add up by themselves, they go first: an output file on the drive says nothing of what was read.
+  EXPECT_THAT(loop_machine(10 * gib, 10 * gib).answer(10 * gib, 10 * gib, {{part_a, 50 * gib}}).served_by,
+              ElementsAre(placed({"loop0", "nvme0n1"}, 10 * gib)));
+  // 2 GiB of open files on one drive, the rest must come from the other.
+  EXPECT_THAT(machine.answer(10 * gib, 10 * gib, {{part_a, 2 * gib}, {drive_b, 50 * gib}}).served_by,
+              ElementsAre(placed({"nvme1n1"}, 8 * gib), placed({"unknown"}, 2 * gib)));
 }
 
 TEST(Inference, direct_io_loop_never_has_a_cache) {
@@ -203,7 +212,7 @@ TEST(Inference, loop_whose_backing_place_is_not_known) {
   EXPECT_THAT(machine.answer(10 * gib, 10 * gib).served_by, ElementsAre(placed({"loop0", "page-cache"}, 10 * gib)));
   machine.after.block[drive_b].read_bytes += 3 * gib;
   machine.stack.devices[drive_b].below.clear();
-  EXPECT_THAT(machine.answer(10 * gib, 10 * gib, {loop0}).served_by,
+  EXPECT_THAT(machine.answer(10 * gib, 10 * gib, {{loop0, 50 * gib}}).served_by,
               ElementsAre(placed({"loop0", "page-cache"}, 7 * gib), placed({"loop0", "unknown"}, 3 * gib)));
 }
 
@@ -241,7 +250,7 @@ TEST(Inference, what_weakens_the_answer_is_said) {
 TEST(Inference, a_ring_of_devices_ends) {
   Machine machine = loop_machine(10 * gib, 10 * gib);
   machine.stack.devices[drive_a].below = {loop0};
-  static_cast<void>(machine.answer(10 * gib, 10 * gib, {loop0}));
+  static_cast<void>(machine.answer(10 * gib, 10 * gib, {{loop0, 50 * gib}}));
 }
 
 }  // namespace
