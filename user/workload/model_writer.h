@@ -12,8 +12,8 @@ namespace servedby {
 
 struct ModelWriteOptions {
   std::uint64_t seed = 1;
-  bool force = false;                                                               ///< replace what is there
-  std::function<void(std::uint64_t done_bytes, std::uint64_t all_bytes)> progress;  ///< may be empty
+  bool force = false;                                                                    ///< replace what is there
+  std::function<void(std::uint64_t done_bytes, std::uint64_t all_bytes)> progress = {};  ///< may be empty
 };
 
 /// Writes the model that `plan` describes to `path`, which appears only when it is whole: the bytes go to a temporary
