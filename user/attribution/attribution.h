@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which layer had the bytes of each read. A pure function of its inputs: it opens no file, reads no clock, includes no libbpf
-// header. Live capture and replay feed the same records and get the same result.
+// Which layer had the bytes of each read. A pure function of its inputs: it opens no file, reads no clock, includes no
+// libbpf header. Live capture and replay feed the same records and get the same result.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +14,10 @@ namespace servedby {
 
 /// What must be known before the first record.
 struct AttributionSetup {
-  StorageStack stack;                 ///< names and kinds of the devices
-  std::vector<HookStatus> hooks;      ///< page-cache is proven only while the hooks named fill-* and bio-submit are attached
-  std::uint32_t page_size = 4096;     ///< bytes
+  StorageStack stack;  ///< names and kinds of the devices
+  /// page-cache is proven only while the hooks named fill-* and bio-submit are attached.
+  std::vector<HookStatus> hooks;
+  std::uint32_t page_size = 4096;  ///< bytes
 };
 
 class Attribution {
@@ -26,8 +27,8 @@ class Attribution {
   Attribution(Attribution&&) noexcept;
   Attribution& operator=(Attribution&&) noexcept;
 
-  /// One record as the kernel side wrote it (starts with sb_head, head.size bytes long), in the order of the ring. Unknown
-  /// kinds are ignored; a record shorter than its kind asks is counted as losses["malformed"].
+  /// One record as the kernel side wrote it (starts with sb_head, head.size bytes long), in the order of the ring.
+  /// Unknown kinds are ignored; a record shorter than its kind asks is counted as losses["malformed"].
   void feed(std::span<const std::byte> record);
 
   /// Ends the session. `session` brings the counters, losses and hooks as they stood at its end. Call once.

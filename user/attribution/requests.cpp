@@ -143,6 +143,7 @@ Serving* Servings::find(std::uint64_t request) {
 void Servings::add(std::uint64_t request, DeviceNumber dev, const Backing& backing) {
   Serving& serving = servings_[request];
   serving.dev = dev;
+  serving.order = ++seen_;
   // Some kernels read the backing file page by page: one piece of evidence for a run of them.
   if (!serving.backings.empty()) {
     Backing& last = serving.backings.back();
@@ -156,13 +157,15 @@ void Servings::add(std::uint64_t request, DeviceNumber dev, const Backing& backi
 }
 
 std::vector<std::uint64_t> Servings::covering(DeviceNumber dev, std::uint64_t begin, std::uint64_t end) const {
-  std::vector<std::uint64_t> requests;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> by_order;
   for (const auto& [request, serving] : servings_)
     if (serving.dev == dev && std::ranges::any_of(serving.backings, [&](const Backing& backing) {
           return backing.begin < end && backing.end > begin;
         }))
-      requests.push_back(request);
-  std::ranges::sort(requests);
+      by_order.emplace_back(serving.order, request);
+  std::ranges::sort(by_order, std::greater{});
+  std::vector<std::uint64_t> requests;
+  for (const auto& [order, request] : by_order) requests.push_back(request);
   return requests;
 }
 

@@ -88,6 +88,7 @@ struct Backing {
 /// What is known about a request that is served by a file and has not completed.
 struct Serving {
   DeviceNumber dev = 0;
+  std::uint64_t order = 0;        ///< steps with every piece of evidence of the session
   std::vector<Backing> backings;  ///< in the order they were seen
   Fills direct;                   ///< direct I/O of the worker for it, by position in the file
 };
@@ -99,11 +100,13 @@ class Servings {
   void add(std::uint64_t request, DeviceNumber dev, const Backing& backing);
   void erase(std::uint64_t request) { servings_.erase(request); }
   [[nodiscard]] bool empty() const { return servings_.empty(); }
-  /// Requests of `dev` with evidence for any of [begin, end), by address. Only for recovery: it looks at every request.
+  /// Requests of `dev` with evidence for any of [begin, end), the latest first: an earlier one may be left from a
+  /// request whose completion was missed. Only for recovery: it looks at every request.
   [[nodiscard]] std::vector<std::uint64_t> covering(DeviceNumber dev, std::uint64_t begin, std::uint64_t end) const;
 
  private:
   std::unordered_map<std::uint64_t, Serving> servings_;
+  std::uint64_t seen_ = 0;
 };
 
 }  // namespace servedby::attribution

@@ -117,8 +117,11 @@ void Resolver::recover(const Run& run, const char* how, int depth, std::vector<S
   std::vector<Range> open{{begin, end}};
   // The bytes were returned, so their request completed; what was seen of how it was served is as good as ever.
   if (!servings.empty() && depth <= kMaxRecursion)
-    for (const std::uint64_t request : servings.covering(bio.dev, begin, end))
-      if (Serving* serving = servings.find(request)) consume_backing(*serving, begin, end, 0, depth, open, out);
+    for (const std::uint64_t request : servings.covering(bio.dev, begin, end)) {
+      const std::vector<Range> wanted = open;
+      for (const auto& [from, to] : wanted)
+        if (Serving* serving = servings.find(request)) consume_backing(*serving, from, to, 0, depth, open, out);
+    }
   for (const auto& [from, to] : open) out.push_back({from, to, causes.device(bio.dev)});
   for (std::size_t i = first; i < out.size(); ++i) {
     out[i].begin -= to_device;
@@ -257,13 +260,13 @@ void Resolver::drop(Fills& direct) {
 }
 
 void Resolver::discard(Serving& serving) {
+  if (!serving.backings.empty()) ++unmatched_backing;
   // The worker read these bytes too, so they are not the first returned when somebody takes them next.
   while (!serving.backings.empty()) {
     const Backing backing = serving.backings.front();
     std::vector<Range> open{{backing.begin, backing.end}};
     std::vector<Slice> ignored;
     consume_backing(serving, backing.begin, backing.end, 0, 0, open, ignored);
-    ++unmatched_backing;
   }
   drop(serving.direct);
 }

@@ -92,7 +92,7 @@ class Resolver {
   Ledger ledger;
   std::map<std::string, std::uint64_t> recovered{
       {"completion_by_return", 0}, {"completion_by_refill", 0}, {"completion_by_end", 0}};
-  std::uint64_t unmatched_backing = 0;  ///< evidence of a read for a request that did not cover it
+  std::uint64_t unmatched_backing = 0;  ///< requests with evidence of reads that they did not cover
   std::uint64_t unseen_backing = 0;     ///< requests for the target that should have had evidence
   [[nodiscard]] CauseId absent() const { return absent_; }
 

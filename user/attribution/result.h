@@ -20,11 +20,11 @@ enum class Evidence { traced, inferred };
 struct ServedBy {
   Via via;
   std::uint64_t bytes = 0;
-  std::uint64_t prefetched_bytes = 0;     ///< of bytes: filled by I/O that an earlier read started
-  std::uint64_t reads = 0;                ///< calls that got at least one byte from here
+  std::uint64_t prefetched_bytes = 0;  ///< of bytes: filled by I/O that an earlier read started
+  std::uint64_t reads = 0;             ///< calls that got at least one byte from here
   std::optional<std::uint64_t> wait_ns;
   Evidence evidence = Evidence::traced;
-  std::string why;                        ///< unknown: the reason; inferred: the doubt
+  std::string why;  ///< unknown: the reason; inferred: the doubt
 };
 
 struct ReadTotals {
@@ -59,9 +59,9 @@ struct LedgerLine {
   std::optional<std::uint64_t> traced_target_bytes, traced_other_bytes;  ///< absent: nothing was traced (counters tier)
   std::map<std::string, std::uint64_t> parts;
   std::optional<std::uint64_t> kernel_bytes;  ///< absent: the kernel's counter is off or was refused
-  std::string kernel_source;                  ///< "/proc/PID/task/*/io read_bytes", "/sys/block/nvme0n1/stat"; or why not checked
-  std::optional<std::int64_t> residual_bytes; ///< kernel − traced
-  std::uint64_t bracket_bytes = 0;            ///< a live attach: what was in flight around the two snapshots
+  std::string kernel_source;  ///< "/proc/PID/task/*/io read_bytes", "/sys/block/nvme0n1/stat"; or why not checked
+  std::optional<std::int64_t> residual_bytes;  ///< kernel − traced
+  std::uint64_t bracket_bytes = 0;             ///< a live attach: what was in flight around the two snapshots
 };
 
 struct AttributionResult {
@@ -75,7 +75,7 @@ struct AttributionResult {
   MmapFills mmap;
   std::uint64_t wasted_bytes = 0;
   std::uint64_t warmed_by_others_bytes = 0;
-  std::vector<FileResult> files;    ///< sorted by bytes returned, largest first
+  std::vector<FileResult> files;  ///< sorted by bytes returned, largest first
   std::vector<LedgerLine> ledger;
   std::vector<std::uint32_t> children;  ///< PIDs of the target's processes other than the first
 };
