@@ -92,7 +92,8 @@ std::string answer(const Tree& result, const std::vector<Served>& served, std::u
   const bool nearly_all = static_cast<double>(first.bytes) * 100 >= static_cast<double>(total) * nearly_all_percent;
   std::string text;
   if (first.source == Source::unknown && (nearly_all || served.size() == 1)) {
-    text = fmt::format("Not known: which layer had {} of the {} that were read", part(first), size_text(total));
+    text =
+        fmt::format("Not known: which layer had {} of the {}{} that were read", part(first), least, size_text(total));
   } else {
     const char* verdict = "Mixed";
     if (drives_only || (nearly_all && first.source == Source::device)) verdict = "The drive";
@@ -140,9 +141,12 @@ std::string ledger_clause(const Tree& result) {
     }
   }
   std::vector<std::string> clauses;
-  if (!differ.empty()) clauses.push_back(fmt::format("the kernel's counters: {}", fmt::join(differ, ", ")));
   if (!agree.empty()) {
     clauses.push_back(fmt::format("the kernel's counters agree to the byte ({})", fmt::join(agree, ", ")));
+  }
+  if (!differ.empty()) {
+    const char* subject = agree.empty() ? "by the kernel's counters " : "";
+    clauses.push_back(fmt::format("{}{}", subject, fmt::join(differ, ", ")));
   }
   if (!unchecked.empty()) clauses.push_back(fmt::format("not checked: {}", fmt::join(unchecked, ", ")));
   return fmt::format("{}", fmt::join(clauses, "; "));
@@ -192,7 +196,7 @@ std::string what_would_change(const Tree& result, const std::vector<Served>& ser
     case Source::backing_cache:
       return "To read from the drive, evict the backing file too: servedby evict --through PATH.";
     case Source::device:
-      return "Read again, it comes from the page cache for as long as memory holds it (direct I/O never does).";
+      return "A second read would come from the page cache for as long as memory holds it (never with direct I/O).";
     case Source::other:
     case Source::unknown:
       break;
@@ -206,6 +210,7 @@ std::string verdict_of(const Tree& ledger_line) {
   const auto residual = difference_in(ledger_line, "residual_bytes");
   if (!residual) {
     const std::string source = printable(text_in(ledger_line, "kernel_source").value_or("the kernel did not count"));
+    if (number_in(ledger_line, "kernel_bytes")) return "not traced; counted by " + source;
     return source.starts_with("not checked") ? source : "not checked: " + source;
   }
   if (*residual == 0) return "agrees to the byte";

@@ -6,7 +6,10 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <map>
+#include <set>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "report/headline.h"
@@ -50,7 +53,7 @@ std::string layers_text(const Tree& result, bool complete) {
                {"reads"},
                {"waited"},
                {"evidence", Align::left}});
-  std::string reasons;
+  std::map<std::string, std::string> reasons;
   std::uint64_t sum = 0;
   for (const Tree& entry : list_of(result, "served_by")) {
     const std::uint64_t bytes = number_of(entry, "bytes");
@@ -61,12 +64,17 @@ std::string layers_text(const Tree& result, bool complete) {
     table.add({layer, std::to_string(bytes), size_text(bytes), complete ? share_text(bytes, total) : "",
                decimal(number_in(entry, "prefetched_bytes")), decimal(number_in(entry, "reads")),
                wait ? time_text(*wait) : "", evidence});
-    if (const auto why = text_in(entry, "why")) reasons += fmt::format("  {}: {}\n", layer, printable(*why));
+    if (const auto why = text_in(entry, "why")) {
+      std::string& layers = reasons[printable(*why)];  // one doubt is often that of several layers
+      layers += (layers.empty() ? "" : ", ") + layer;
+    }
   }
   if (sum != total) throw Malformed(fmt::format("served_by: sums to {}, reads.bytes_returned is {}", sum, total));
   table.add(
       {"total", std::to_string(total), size_text(total), "", "", std::to_string(number_of(reads, "calls")), "", ""});
-  return table.text(0) + reasons;
+  std::string text = table.text(0);
+  for (const auto& [why, layers] : reasons) text += fmt::format("  {}: {}\n", layers, why);
+  return text;
 }
 
 std::string files_text(const Tree& result, bool complete, std::size_t most) {
@@ -142,6 +150,17 @@ std::string counts_line(const char* title, const Tree& result, const char* name)
   return parts.empty() ? "" : fmt::format("{}: {}\n", title, fmt::join(parts, ", "));
 }
 
+/// Names that occur in any `via` of the answer.
+std::set<std::string> layers_used(const Tree& result) {
+  std::set<std::string> names;
+  for (const Tree* list : {&list_of(result, "served_by"), &list_of(object_of(result, "mmap"), "filled_by")}) {
+    for (const Tree& entry : *list) {
+      for (std::string& name : texts_of(entry, "via")) names.insert(std::move(name));
+    }
+  }
+  return names;
+}
+
 std::string remarks_text(const Tree& result) {
   std::string text = mmap_text(result);
   if (const auto bytes = number_in(result, "wasted_bytes"); bytes.value_or(0) != 0) {
@@ -152,7 +171,9 @@ std::string remarks_text(const Tree& result) {
         "Warmed by others: {} of the bytes from the page cache were filled by another process during the session\n",
         *bytes);
   }
+  const std::set<std::string> used = layers_used(result);
   for (const Tree& layer : list_in(result, "layers")) {
+    if (!used.contains(text_of(layer, "name"))) continue;
     const Tree& backing = object_in(layer, "backing_file");
     if (backing.empty()) continue;
     text += fmt::format("{} reads {} ({})\n", printable(text_of(layer, "name")), printable(text_of(backing, "path")),
@@ -171,6 +192,7 @@ std::string remarks_text(const Tree& result) {
 }
 
 std::string hooks_text(const Tree& result) {
+  if (list_in(result, "hooks").empty()) return {};
   Table table({{"Hook", Align::left}, {"how", Align::left}, {"runs"}, {"skipped"}, {"why not", Align::left}});
   for (const Tree& hook : list_in(result, "hooks")) {
     const bool attached = flag_of(hook, "attached");

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -57,30 +58,46 @@ TEST(ResultJson, EverySampleFitsTheSchema) {
 }
 
 TEST(ResultJson, TheValidatorRefusesWhatIsWrong) {
-  const std::string path = testing::TempDir() + "wrong." + std::to_string(::getpid()) + ".json";
-  const auto valid = [&](const Tree& tree) {
-    std::ofstream(path, std::ios::trunc) << json_text(tree);
-    const std::string command = "python3 '" SOURCE_DIR "/tests/validate_results.py' '" + path + "' >/dev/null 2>&1";
-    return std::system(command.c_str()) == 0;  // NOLINT(cert-env33-c)
+  const std::string folder = testing::TempDir() + "wrong." + std::to_string(::getpid());
+  std::filesystem::create_directories(folder);
+  std::string command = "python3 '" SOURCE_DIR "/tests/validate_results.py'";
+  const auto check = [&](const std::string& name, const Tree& tree) {
+    const std::string path = folder + "/" + name;
+    std::ofstream(path) << json_text(tree);
+    command += " '" + path + "'";
   };
   const Tree good = tree_of(samples::mixed());
-  ASSERT_TRUE(valid(good));
+  check("good", good);
   Tree tree = good;
   tree["served_by"][0]["bytes"] = 1;
-  EXPECT_FALSE(valid(tree));
+  check("sum", tree);
   tree = good;
   tree["surprise"] = 1;
-  EXPECT_FALSE(valid(tree));
+  check("surprise", tree);
   tree = good;
   tree.erase("complete");
-  EXPECT_FALSE(valid(tree));
+  check("missing", tree);
   tree = good;
   tree["reads"]["calls"] = 1.5;
-  EXPECT_FALSE(valid(tree));
+  check("fraction", tree);
   tree = good;
   tree["schema"] = "servedby.result/2";
-  EXPECT_FALSE(valid(tree));
-  std::filesystem::remove(path);
+  check("newer", tree);
+  tree = good;
+  tree["losses"]["ring"] = 1;
+  check("lost", tree);
+  FILE* pipe = ::popen(command.c_str(), "r");
+  ASSERT_NE(pipe, nullptr);
+  std::string said;
+  for (int letter = std::fgetc(pipe); letter != EOF; letter = std::fgetc(pipe))
+    said.push_back(static_cast<char>(letter));
+  EXPECT_NE(::pclose(pipe), 0);
+  EXPECT_THAT(said, testing::HasSubstr("/good: valid\n"));
+  for (const char* name : {"sum", "surprise", "missing", "fraction", "newer", "lost"}) {
+    EXPECT_THAT(said, testing::HasSubstr(std::string("/") + name + ": "));
+    EXPECT_THAT(said, testing::Not(testing::HasSubstr(std::string("/") + name + ": valid")));
+  }
+  std::filesystem::remove_all(folder);
 }
 
 TEST(ResultJson, ValuesOfTheDriveSample) {
