@@ -40,13 +40,13 @@ int main(int argc, char** argv) {
   ::waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT);
   const Sampled sampled = sampler.stop();
   ::waitpid(child, nullptr, 0);
-  const Inference inference = infer(sampled.before, sampled.after, sampled.reads, stack, sampled.open_bytes);
+  const Inference inference = infer(sampled.before, sampled.after, sampled.reads, stack, sampled.open_on);
   nlohmann::json out{{"rchar", sampled.reads.rchar},     {"read_bytes", sampled.reads.read_bytes},
                      {"known", sampled.reads.known},     {"ended_unseen", sampled.reads.ended_unseen},
                      {"samples", sampled.points.size()}, {"doubt", inference.doubt}};
   for (const PlacedBytes& part : inference.served_by)
     out["served_by"].push_back({{"via", part.via}, {"bytes", part.bytes}});
-  for (const auto& [dev, bytes] : sampled.open_bytes) out["open_bytes"][stack.name_of(dev)] = bytes;
+  for (const auto& [dev, bytes] : sampled.open_on) out["open_on"][stack.name_of(dev)] = bytes;
   for (const auto& [dev, block] : sampled.after.block) {
     const auto first = sampled.before.block.find(dev);
     if (first == sampled.before.block.end() || block.read_bytes == first->second.read_bytes) continue;

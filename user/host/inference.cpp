@@ -266,13 +266,13 @@ Entries find_entries(Moved& moved, std::uint64_t block_reads) {
 // The same where the open files are known: from a device no more can have been read than the files on it hold. Nothing
 // where they cannot explain the reads, since files may have been opened and closed between two looks.
 std::optional<Entries> entries_of_open_files(const Moved& moved, std::uint64_t block_reads,
-                                             const std::map<DeviceNumber, std::uint64_t>& open_bytes) {
+                                             const std::map<DeviceNumber, std::uint64_t>& open_on) {
   std::vector<Entry> fitting;
   const Candidates found = candidates(moved);
   for (const auto& list : {found.tops, found.lower}) {
     for (const Entry& entry : list) {
-      const auto open = open_bytes.find(entry.dev);
-      if (open != open_bytes.end()) fitting.push_back({entry.dev, std::min(entry.bytes, open->second)});
+      const auto open = open_on.find(entry.dev);
+      if (open != open_on.end()) fitting.push_back({entry.dev, std::min(entry.bytes, open->second)});
     }
   }
   const std::uint64_t slack = tolerance(block_reads);
@@ -378,7 +378,7 @@ class Wording {
 }  // namespace
 
 Inference infer(const CountersSnapshot& before, const CountersSnapshot& after, const TreeReads& reads,
-                const StorageStack& stack, const std::map<DeviceNumber, std::uint64_t>& open_bytes) {
+                const StorageStack& stack, const std::map<DeviceNumber, std::uint64_t>& open_on) {
   Inference inference;
   Moved moved(before, after, stack);
   Entries found;
@@ -388,7 +388,7 @@ Inference infer(const CountersSnapshot& before, const CountersSnapshot& after, c
     found = find_entries(moved, reads.read_bytes);
     if (found.unplaced > tolerance(reads.read_bytes)) {
       std::map<DeviceNumber, std::uint64_t> open_on_disks;
-      for (const auto& [dev, bytes] : open_bytes) open_on_disks[stack.disk_of(dev)] += bytes;
+      for (const auto& [dev, bytes] : open_on) open_on_disks[stack.disk_of(dev)] += bytes;
       auto other = entries_of_open_files(untouched, reads.read_bytes, open_on_disks);
       if (other && other->unplaced < found.unplaced) {
         found = *std::move(other);

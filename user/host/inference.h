@@ -39,13 +39,13 @@ struct Inference {
 /// Places the process's block reads on the devices whose counters moved between the two snapshots.
 ///
 /// It assumes that nobody else read, as far as the numbers allow that. Where they do not add up it turns to
-/// `open_bytes`, the sizes of the files that the target was seen to have open, by the device below them: if those files
+/// `open_on`, the sizes of the files that the target was seen to have open, by the device below them: if those files
 /// are large enough to explain the reads, they were read. Otherwise only what must be so whoever else read is placed,
 /// and the rest is "unknown".
 ///
 /// A buffered loop device that delivered more than its drive did had the rest in the host's page cache. Devices with
 /// iostats off say nothing.
 [[nodiscard]] Inference infer(const CountersSnapshot& before, const CountersSnapshot& after, const TreeReads& reads,
-                              const StorageStack& stack, const std::map<DeviceNumber, std::uint64_t>& open_bytes = {});
+                              const StorageStack& stack, const std::map<DeviceNumber, std::uint64_t>& open_on = {});
 
 }  // namespace servedby

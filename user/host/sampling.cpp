@@ -68,7 +68,7 @@ Sampled Sampler::stop() {
   // Devices last: what the tree read is then in their counters too.
   sampled_.after = take_counters(root_, devices_, tasks_of(root_, pid_));
   sampled_.reads = tally_.reads();
-  sampled_.open_bytes = open_files_->bytes_on();
+  sampled_.open_on = open_files_->bytes_on();
   return std::move(sampled_);
 }
 

@@ -70,7 +70,7 @@ struct Sampled {
   CountersSnapshot before, after;
   std::vector<SamplePoint> points;  ///< at most 2048; when there are more, every second one is dropped
   /// Sizes of the regular files that the tree was seen to have open for reading, by the device below them.
-  std::map<DeviceNumber, std::uint64_t> open_bytes;
+  std::map<DeviceNumber, std::uint64_t> open_on;
 };
 
 /// Looks at a process tree every `interval` from a thread of its own.

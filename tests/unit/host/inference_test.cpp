@@ -45,11 +45,11 @@ struct Machine {
     after.block[dev].read_bytes = 7 * gib + read;
   }
   [[nodiscard]] Inference answer(std::uint64_t rchar, std::uint64_t read_bytes,
-                                 const std::map<DeviceNumber, std::uint64_t>& open_bytes = {}) const {
+                                 const std::map<DeviceNumber, std::uint64_t>& open_on = {}) const {
     TreeReads reads;
     reads.rchar = rchar;
     reads.read_bytes = read_bytes;
-    Inference inference = infer(before, after, reads, stack, open_bytes);
+    Inference inference = infer(before, after, reads, stack, open_on);
     std::uint64_t sum = 0;
     for (const PlacedBytes& part : inference.served_by) sum += part.bytes;
     EXPECT_EQ(sum, rchar) << "what is placed is what was returned";
