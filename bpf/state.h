@@ -23,7 +23,7 @@ SB_STATE const volatile __u32 drop_every; /* a test's sabotage: every so many co
 
 SB_STATE struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 64 * 1024 * 1024);
+	__uint(max_entries, 16 * 1024 * 1024); /* set at load time */
 } records SEC(".maps");
 
 SB_STATE struct { /* tgid (and, harmlessly, the tids of new threads) → 1 */

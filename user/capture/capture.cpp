@@ -173,6 +173,10 @@ Result<void> Capture::State::load(const CaptureOptions& options) {
     skeleton->rodata->page_shift = static_cast<std::uint32_t>(std::countr_zero(static_cast<unsigned long>(getpagesize())));
     skeleton->rodata->drop_every = options.drop_every;
     bpf_map__set_max_entries(skeleton->maps.records, static_cast<std::uint32_t>(options.ring_bytes));
+    // What can be in flight grows with the hardware queues, so with the processors.
+    const auto in_flight = std::clamp(static_cast<std::uint32_t>(libbpf_num_possible_cpus()) * 4096U, 8192U, 262144U);
+    bpf_map__set_max_entries(skeleton->maps.requests, in_flight);
+    bpf_map__set_max_entries(skeleton->maps.bios, in_flight);
     for (const Plan& plan : plans) {
       if (!plan.wanted()) continue;
       for (const std::string& name : plan.chosen().programs) {

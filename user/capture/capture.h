@@ -20,7 +20,7 @@ namespace servedby {
 struct CaptureOptions {
   Tier tier = Tier::automatic;
   std::vector<std::string> without;                ///< hooks forced off, see hook_is()
-  std::uint64_t ring_bytes = 64ULL * 1024 * 1024;  ///< a power of two, at least a page
+  std::uint64_t ring_bytes = 16ULL * 1024 * 1024;  ///< a power of two, at least a page
   std::uint32_t drop_every = 0;                    ///< a test's sabotage: lose every so many completions; 0: none
 };
 

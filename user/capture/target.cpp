@@ -35,7 +35,7 @@ namespace {
 
 }  // namespace
 
-Result<Command> Command::hold(const std::vector<std::string>& arguments) {
+Result<HeldCommand> HeldCommand::hold(const std::vector<std::string>& arguments) {
   std::array<int, 2> go{};
   std::array<int, 2> failure{};
   if (pipe2(go.data(), O_CLOEXEC) != 0) return std::unexpected(system_error("cannot make", "a pipe", errno));
@@ -63,14 +63,14 @@ Result<Command> Command::hold(const std::vector<std::string>& arguments) {
     close(failure[0]);
     return std::unexpected(system_error("cannot start", arguments.front(), error));
   }
-  Command command;
+  HeldCommand command;
   command.pid_ = pid;
   command.go_ = go[1];
   command.failure_ = failure[0];
   return command;
 }
 
-Command::Command(Command&& other) noexcept
+HeldCommand::HeldCommand(HeldCommand&& other) noexcept
     : pid_(std::exchange(other.pid_, -1)),
       go_(std::exchange(other.go_, -1)),
       failure_(std::exchange(other.failure_, -1)),
@@ -78,14 +78,14 @@ Command::Command(Command&& other) noexcept
       reaped_(other.reaped_),
       status_(other.status_) {}
 
-Command::~Command() {
+HeldCommand::~HeldCommand() {
   if (failure_ >= 0) close(failure_);
   if (go_ < 0) return;
   close(go_);  // never released: it reads the end of the pipe and exits
   if (pid_ > 0 && !reaped_) waitpid(pid_, nullptr, 0);
 }
 
-Result<void> Command::release() {
+Result<void> HeldCommand::release() {
   const char word = 'g';
   const ssize_t told = write(go_, &word, 1);
   const int error = errno;
@@ -104,14 +104,16 @@ Result<void> Command::release() {
   return {};
 }
 
-std::optional<int> Command::ended() {
-  if (!reaped_) {
-    const pid_t got = waitpid(pid_, &status_, WNOHANG);
-    if (got == 0 || (got < 0 && errno == EINTR)) return std::nullopt;
-    reaped_ = true;
+bool HeldCommand::ended() const {
+  siginfo_t info{};
+  return waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid_;
+}
+
+int HeldCommand::reap() {
+  while (!reaped_ && waitpid(pid_, &status_, 0) < 0 && errno == EINTR) {
   }
-  if (WIFSIGNALED(status_)) return 128 + WTERMSIG(status_);
-  return WEXITSTATUS(status_);
+  reaped_ = true;
+  return WIFSIGNALED(status_) ? 128 + WTERMSIG(status_) : WEXITSTATUS(status_);
 }
 
 Result<void> check_running(std::uint32_t pid) {

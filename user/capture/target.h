@@ -5,7 +5,6 @@
 #include <sys/types.h>
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,24 +13,26 @@
 namespace servedby {
 
 /// A command that was forked and waits until release(). Its standard streams are ours.
-class Command {
+class HeldCommand {
  public:
   /// Forks. Errors: the fork failed.
-  [[nodiscard]] static Result<Command> hold(const std::vector<std::string>& arguments);
-  ~Command();
-  Command(Command&& other) noexcept;
-  Command& operator=(Command&&) = delete;
+  [[nodiscard]] static Result<HeldCommand> hold(const std::vector<std::string>& arguments);
+  ~HeldCommand();
+  HeldCommand(HeldCommand&& other) noexcept;
+  HeldCommand& operator=(HeldCommand&&) = delete;
 
   [[nodiscard]] std::uint32_t pid() const { return static_cast<std::uint32_t>(pid_); }
   /// Lets it execute. An error is a command that cannot be started: why is the text of the errno, and not_found() says
   /// whether it is missing (exit code 127) or cannot be executed (126), as with env(1).
   [[nodiscard]] Result<void> release();
   [[nodiscard]] bool not_found() const { return exec_errno_ == ENOENT; }
-  /// The exit status in the shell's way (128 + signal) once it has ended; empty while it runs. Does not block.
-  [[nodiscard]] std::optional<int> ended();
+  /// Whether it has ended. It is not waited for yet: /proc still has its counters.
+  [[nodiscard]] bool ended() const;
+  /// Waits for it. The exit status in the shell's way: 128 + signal for one that was killed.
+  [[nodiscard]] int reap();
 
  private:
-  Command() = default;
+  HeldCommand() = default;
   pid_t pid_ = -1;
   int go_ = -1;       ///< written to let it execute
   int failure_ = -1;  ///< its errno arrives here if it cannot

@@ -9,6 +9,9 @@
 
 namespace servedby::cli {
 
+extern const Command command_run;
+extern const Command command_attach;
+extern const Command command_doctor;
 extern const Command command_layers;
 extern const Command command_residency;
 extern const Command command_evict;
@@ -18,6 +21,9 @@ extern const Command command_report;
 
 const std::vector<const Command*>& all_commands() {
   static const std::vector<const Command*> commands{
+      &command_run,
+      &command_attach,
+      &command_doctor,
       &command_layers,
       &command_residency,
       &command_evict,

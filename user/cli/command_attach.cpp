@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// servedby attach --pid PID: a process that already runs, with everything below it.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <thread>
+
+#include "capture/counted.h"
+#include "capture/live.h"
+#include "capture/obstacles.h"
+#include "capture/target.h"
+#include "cli/commands.h"
+#include "cli/tracing_options.h"
+
+namespace servedby::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Options {
+  TracingOptions tracing;
+  std::uint32_t pid = 0;
+  std::uint64_t duration_ms = 0;
+};
+
+int fail(const Error& error) {
+  say_error("attach", error);
+  return static_cast<int>(error.exit);
+}
+
+/// When to end: the duration is over, the process has ended, or somebody asked.
+std::function<bool()> over(const Options& options, std::optional<Clock::time_point>& next_look) {
+  const auto until = Clock::now() + std::chrono::milliseconds(options.duration_ms);
+  return [&options, until, &next_look] {
+    if (Interruption::asked()) return true;
+    const auto now = Clock::now();
+    if (options.duration_ms != 0 && now >= until) return true;
+    if (next_look && now < *next_look) return false;
+    next_look = now + std::chrono::milliseconds(50);
+    return !still_runs(options.pid);
+  };
+}
+
+int report(const LiveOutcome& outcome, const Options& options) {
+  if (auto delivered = deliver(outcome, options.tracing, false); !delivered) return fail(delivered.error());
+  const bool lost = !outcome.result.complete && outcome.result.tier != "counters";
+  return static_cast<int>(lost ? Exit::incomplete : Exit::done);
+}
+
+int attach_counted(const Options& options) {
+  auto counted = Counted::begin(options.pid, {});
+  if (!counted) return fail(counted.error());
+  std::optional<Clock::time_point> next_look;
+  const auto ended = over(options, next_look);
+  while (!ended()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  return report(counted->end(std::nullopt), options);
+}
+
+int attach_traced(const Options& options) {
+  auto live = Live::open(options.tracing.live());
+  if (!live) return fail(live.error());
+  if (auto running = check_running(options.pid); !running) return fail(running.error());
+  if (auto begun = live->begin(options.pid, {}); !begun) return fail(begun.error());
+  if (!options.tracing.quiet && !options.tracing.json) {
+    fmt::print(stderr, "servedby attach: watching PID {}; Ctrl-C ends and reports\n", options.pid);
+  }
+  std::optional<Clock::time_point> next_look;
+  live->watch(over(options, next_look));
+  auto outcome = live->end(std::nullopt);
+  if (!outcome) return fail(outcome.error());
+  return report(*outcome, options);
+}
+
+int attach(const Options& options) {
+  if (auto wrong = options.tracing.wrong()) return fail(*wrong);
+  if (auto running = check_running(options.pid); !running) return fail(running.error());
+  const Interruption interruption(false);
+  if (options.tracing.tier == "counters") return attach_counted(options);
+  if (options.tracing.tier == "auto") {
+    if (auto obstacle = tracing_obstacle()) {
+      if (!options.tracing.record.empty()) return fail(*obstacle);
+      fmt::print(stderr, "servedby attach: {}; answering from the kernel's counters instead\n", obstacle->line());
+      return attach_counted(options);
+    }
+  }
+  return attach_traced(options);
+}
+
+void add(CLI::App& app, std::function<int()>& run) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand(
+      "attach", "Attach to a running process and everything below it; say which layer served each read from now on");
+  command->footer("Ends with the process, after --duration, or on Ctrl-C, and always reports.\n\n"
+                  "  servedby attach --pid $(pgrep -f main.py) --duration 60s");
+  command->add_option("-p,--pid", options->pid, "The process")->required()->check(CLI::PositiveNumber);
+  command->add_option("--duration", options->duration_ms, "End after this time: 500ms, 60s, 5m")
+      ->transform(CLI::AsNumberWithUnit(std::map<std::string, std::uint64_t>{{"ms", 1}, {"s", 1000}, {"m", 60000}},
+                                        CLI::AsNumberWithUnit::UNIT_REQUIRED));
+  options->tracing.add_to(*command, true);
+  command->callback([options, &run] { run = [options] { return attach(*options); }; });
+}
+
+}  // namespace
+
+extern const Command command_attach;
+const Command command_attach{add};
+
+}  // namespace servedby::cli
