@@ -18,8 +18,8 @@ namespace servedby {
 
 /// Everything at one moment: /sys/block/*/stat with queue/iostats for every device of `devices`, /proc/TID/task/TID/io
 /// and stat for every task, io.stat of the first task's control group. A task that vanishes is left out; what is
-/// refused is in notes, one line for each cause. Devices first: a read between the two shows as bytes of the target
-/// that no device has counted yet, never as bytes of a device that nobody read.
+/// refused is in notes, one line for each cause. Devices
+/// are read before tasks, so the two moments differ by the time that takes.
 [[nodiscard]] CountersSnapshot take_counters(const Root& root, const StorageStack& devices,
                                              std::span<const std::uint32_t> tasks);
 

@@ -18,8 +18,11 @@ class Writer {
 
   [[nodiscard]] json whole() {
     json tree{{"path", layers_.path}, {"not_seen", layers_.stack.not_seen}};
-    if (layers_.device) tree["device"] = device(*layers_.device);
-    if (!layers_.files.empty()) tree["file"] = file(0);
+    if (layers_.device) {
+      tree["device"] = device(*layers_.device);
+    } else {
+      tree["file"] = file(0);
+    }
     tree["stack"] = flat_;
     wrap_bytes(tree);
     return tree;

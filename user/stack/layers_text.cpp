@@ -17,8 +17,11 @@ class Drawing {
   explicit Drawing(const PathLayers& layers) : layers_(layers) {}
 
   std::string whole() {
-    if (layers_.device) device(*layers_.device, "", "");
-    if (!layers_.files.empty()) file(0, "", "");
+    if (layers_.device) {
+      device(*layers_.device, "", "");
+    } else {
+      file(0, "", "");
+    }
     for (const std::string& line : layers_.stack.not_seen) text_ += "not seen: " + line + "\n";
     return std::move(text_);
   }

@@ -353,6 +353,8 @@ TEST(Layers, a_device_node_and_a_directory_are_described) {
   const PathLayers device = looked_at(tree, "/dev/nvme0n1p2");
   EXPECT_EQ(device.device, root_partition);
   EXPECT_THAT(names(device.stack), UnorderedElementsAre("nvme0n1", "nvme0n1p2"));
+  EXPECT_THAT(layers_text(device), testing::StartsWith("nvme0n1p2  partition 2"));
+  EXPECT_EQ(layers_json(device).at("device").at("name"), "nvme0n1p2");
   EXPECT_THAT(looked_at(tree, "/data").files[0].devices, ElementsAre(root_partition));
 }
 
