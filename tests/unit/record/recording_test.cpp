@@ -264,7 +264,9 @@ TEST_F(RecordingFile, EveryFlippedBitIsNoticed) {
     damaged[at] = static_cast<char>(damaged[at] ^ (1 << (at % 8)));
     spit(path_, damaged);
     EXPECT_NE(refusal(), "opened") << at;
-    if (at % 5 == 0) EXPECT_NE(refusal(Incomplete::accepted), "opened") << at;
+    if (at % 5 == 0) {
+      EXPECT_NE(refusal(Incomplete::accepted), "opened") << at;
+    }
   }
 }
 
