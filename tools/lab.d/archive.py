@@ -109,7 +109,9 @@ def download(kernel, folder):
 
 def mirror_of(suite):
     """The address that serves `suite`, as the machine's own apt sources say; None where they name none."""
-    listed = run("apt-get", "indextargets", "--format", "$(CREATED_BY) $(COMPONENT) $(RELEASE) $(REPO_URI)")
+    wanted = "$(CREATED_BY) $(COMPONENT) $(RELEASE) $(REPO_URI)"
+    # Without release info, so that a machine counts which has not yet downloaded any package list.
+    listed = run("apt-get", "indextargets", "--no-release-info", "--format", wanted)
     here = os_release().get("VERSION_CODENAME", "")
     own = {here, "stable", "testing", "unstable", "sid"}
     ending = next((end for end in distribution().separate_mirror if suite.endswith(end)), "")

@@ -107,10 +107,14 @@ def locked(name):
 def unpack(debs, suite, root):
     root.mkdir()
     for deb in debs:
-        contents = subprocess.Popen(["dpkg-deb", "--fsys-tarfile", deb], stdout=subprocess.PIPE)
+        contents = subprocess.Popen(
+            ["dpkg-deb", "--fsys-tarfile", deb], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
         left_out = [f"--exclude=*/kernel/{group}" for group in LEFT_OUT]
         taken = subprocess.run(
-            ["tar", "-x", "-C", root, "--no-same-owner", *left_out, "--exclude=./usr/share"], stdin=contents.stdout
+            ["tar", "-x", "-C", root, "--no-same-owner", *left_out, "--exclude=./usr/share"],
+            stdin=contents.stdout,
+            stderr=subprocess.DEVNULL,
         )
         contents.stdout.close()
         if contents.wait() or taken.returncode:
@@ -135,7 +139,7 @@ def unpack(debs, suite, root):
     shutil.rmtree(root / "boot", ignore_errors=True)
 
     # Plain modules load faster: the guest is emulated, this machine is not.
-    for pattern, tool in (("*.ko.xz", ["xz", "-d"]), ("*.ko.zst", ["zstd", "-dq", "--rm"])):
+    for pattern, tool in (("*.ko.xz", ["xz", "-d"]), ("*.ko.zst", [system_tool("zstd"), "-dq", "--rm"])):
         packed = b"\0".join(os.fsencode(path) for path in modules.rglob(pattern))
         subprocess.run(["xargs", "-0", "-r", "-n", "64", "-P", str(os.cpu_count()), *tool], input=packed, check=True)
     subprocess.run([system_tool("depmod"), "-b", root, release], check=True)
@@ -156,7 +160,7 @@ def decompressed(image):
     if payload.startswith(b"\xfd7zXZ"):
         return lzma.decompress(payload)
     if payload.startswith(b"\x28\xb5\x2f\xfd"):
-        return subprocess.run(["zstd", "-dcq"], input=payload, stdout=subprocess.PIPE, check=True).stdout
+        return subprocess.run([system_tool("zstd"), "-dcq"], input=payload, stdout=subprocess.PIPE, check=True).stdout
     return image
 
 
