@@ -493,7 +493,7 @@ void Attribution::State::list_files(const Layers& layers, AttributionResult& res
   }
   result.served_by = summed(served);
   result.mmap.filled_by = summed(filled);
-  std::ranges::stable_sort(result.files, [](const FileResult& a, const FileResult& b) {
+  std::ranges::sort(result.files, [](const FileResult& a, const FileResult& b) {
     return std::tuple(b.reads.bytes_returned, a.path, a.dev, a.inode) <
            std::tuple(a.reads.bytes_returned, b.path, b.dev, b.inode);
   });

@@ -95,7 +95,8 @@ void InFlight::complete(DeviceNumber dev, std::uint64_t begin, std::uint64_t end
     return;
   }
   // Several bios read the same sectors at once: each byte completes the oldest that waits for it.
-  std::ranges::stable_sort(found, {}, [&](Parts::iterator where) { return bios_[where->second.bio].order; });
+  std::ranges::sort(
+      found, {}, [&](Parts::iterator where) { return std::pair(bios_[where->second.bio].order, where->second.begin); });
   std::map<std::uint64_t, std::uint64_t> open{{begin, end}};  // bytes of the request that completed nothing yet
   for (const auto where : found) {
     const Part part = where->second;

@@ -13,6 +13,11 @@ struct Row {
   std::set<std::string> why;
 };
 
+template <class Served>
+bool largest_first(const Served& a, const Served& b) {
+  return a.bytes != b.bytes ? a.bytes > b.bytes : a.via < b.via;
+}
+
 std::vector<ServedBy> rows(const std::map<Via, Row>& by_via) {
   std::vector<ServedBy> list;
   for (const auto& [via, row] : by_via) {
@@ -25,7 +30,7 @@ std::vector<ServedBy> rows(const std::map<Via, Row>& by_via) {
     for (const std::string& why : row.why) served.why += (served.why.empty() ? "" : "; ") + why;
     list.push_back(std::move(served));
   }
-  std::ranges::stable_sort(list, std::greater{}, &ServedBy::bytes);
+  std::ranges::sort(list, largest_first<ServedBy>);
   return list;
 }
 
@@ -33,7 +38,7 @@ std::vector<FilledBy> rows(const std::map<Via, std::uint64_t>& by_via) {
   std::vector<FilledBy> list;
   for (const auto& [via, bytes] : by_via)
     if (bytes != 0) list.push_back({via, bytes});
-  std::ranges::stable_sort(list, std::greater{}, &FilledBy::bytes);
+  std::ranges::sort(list, largest_first<FilledBy>);
   return list;
 }
 
