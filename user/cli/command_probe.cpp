@@ -41,11 +41,11 @@ int print(const Result<ProbeResult>& result, bool json) {
   return static_cast<int>(Exit::done);
 }
 
-/// A size option that must not be 0.
-Result<std::uint64_t> positive_size(const char* option, const std::string& text) {
+/// A size option of at least a page: with less, the list of tasks outgrows the data.
+Result<std::uint64_t> size_option(const char* option, const std::string& text) {
   auto bytes = parse_size(text);
-  if (bytes && *bytes == 0)
-    return std::unexpected(Error{"bad value of", option, "0 is no size", "give 2M, for instance", Exit::usage});
+  if (bytes && *bytes < 4096)
+    return std::unexpected(Error{"bad value of", option, "it is less than 4K", "give 2M, for instance", Exit::usage});
   return bytes;
 }
 
@@ -53,9 +53,9 @@ int aimdo(const Options& options) {
   AimdoOptions aimdo_options;
   aimdo_options.mark_cold = options.mark_cold;
   aimdo_options.checksum = !options.no_checksum;
-  const auto task = positive_size("--task", options.task);
+  const auto task = size_option("--task", options.task);
   if (!task) return fail(task.error());
-  const auto window = positive_size("--window", options.window);
+  const auto window = size_option("--window", options.window);
   if (!window) return fail(window.error());
   aimdo_options.shape.workers = options.workers;
   aimdo_options.shape.task_bytes = *task;

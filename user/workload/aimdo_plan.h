@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How comfy-aimdo (0.4.8 and later) cuts a model into reads, as pure functions. Its ring file reader copies slices into
-// windows of pinned memory and reads each piece with a pool of workers; source: src/hostbuf-file-reader.c and
-// src/xfer-file.c as summarised in docs/how-it-works.md.
+// windows of pinned memory and reads each piece with a pool of workers; source:
+// comfy-aimdo, src/hostbuf-file-reader.c and src/xfer-file.c.
 #pragma once
 
 #include <cstdint>

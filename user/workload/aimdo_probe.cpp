@@ -11,6 +11,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "workload/data_checksum.h"
@@ -26,7 +27,8 @@ class Windows {
   static Result<Windows> make(const AimdoShape& shape) {
     Windows windows;
     windows.window_bytes_ = shape.window_bytes;
-    windows.bytes_ = shape.window_bytes * shape.windows;
+    if (__builtin_mul_overflow(shape.window_bytes, std::uint64_t{shape.windows}, &windows.bytes_))
+      windows.bytes_ = SIZE_MAX;
     void* memory =
         mmap(nullptr, windows.bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     if (memory == MAP_FAILED)
@@ -63,12 +65,20 @@ struct Job {
 class Pool {
  public:
   Pool(const TensorSet& set, const AimdoOptions& options)
-      : set_(set), options_(options), queue_(options.shape.queue), sums_(set.files.size()) {
-    for (unsigned i = 0; i < options.shape.workers; ++i) workers_.emplace_back([this] { work(); });
-  }
+      : set_(set), options_(options), queue_(options.shape.queue), sums_(set.files.size()) {}
   ~Pool() { stop(); }
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
+
+  Result<void> start() {
+    try {
+      for (unsigned i = 0; i < options_.shape.workers; ++i) workers_.emplace_back([this] { work(); });
+    } catch (const std::system_error& problem) {
+      return std::unexpected(system_error("cannot start", fmt::format("worker thread {}", workers_.size() + 1),
+                                          problem.code().value(), "use fewer --workers"));
+    }
+    return {};
+  }
 
   /// Reads one piece and returns when all of it is there: the barrier. False once any task has failed.
   bool read(const Piece& piece, const Windows& windows) {
@@ -145,6 +155,7 @@ Result<ProbeResult> probe_aimdo(const TensorSet& set, const AimdoOptions& option
   const std::vector<Piece> pieces = cut_into_pieces(set.slices, options.shape);
 
   Pool pool(set, options);
+  if (auto started = pool.start(); !started) return std::unexpected(started.error());
   const auto begin = std::chrono::steady_clock::now();
   for (const Piece& piece : pieces)
     if (!pool.read(piece, *windows)) break;

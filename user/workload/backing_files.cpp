@@ -23,6 +23,7 @@ Residency unknown_residency(std::string why) {
 
 /// "  loop0, backing file /srv/disk.img": one level in the lines for people.
 std::string level_name(const std::string& loop, const std::string& path) {
+  if (path.empty()) return "  below";
   return loop.empty() ? path : fmt::format("  {}, backing file {}", loop, path);
 }
 
@@ -32,11 +33,11 @@ nlohmann::json levels_json(const std::vector<Level>& levels, ToJson to_json_of) 
   nlohmann::json file;
   for (const Level& level : levels) {
     nlohmann::json entry = to_json_of(level);
-    entry["path"] = level.path;
-    if (level.loop.empty()) {
+    if (!level.path.empty()) entry["path"] = level.path;
+    if (file.is_null()) {
       file = std::move(entry);
     } else {
-      entry["loop"] = level.loop;
+      if (!level.loop.empty()) entry["loop"] = level.loop;
       file["below"].push_back(std::move(entry));
     }
   }
@@ -70,6 +71,14 @@ std::vector<BackingFile> backing_files_in(const PathLayers& layers) {
   }
   std::ranges::stable_sort(found, {}, [](const auto& entry) { return entry.first; });
   std::vector<BackingFile> backing_files;
+  for (const FileLayer& file : layers.files) {
+    // A hidden overlay layer, a device that /sys does not show: there may be a loop device that nobody can see from
+    // here.
+    if (!file.devices.empty() || !file.ends_in.empty() || file.inner) continue;
+    BackingFile hidden;
+    hidden.why_unknown = fmt::format("the device under {} is not visible from here", file.path);
+    backing_files.push_back(std::move(hidden));
+  }
   for (auto& [place, backing] : found) backing_files.push_back(std::move(backing));
   return backing_files;
 }

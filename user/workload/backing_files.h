@@ -19,7 +19,7 @@ namespace servedby {
 /// A loop device below a file, and the file that it reads. The path the kernel gives may name another file in this
 /// mount namespace, so it counts only if device and inode are those that the loop driver names.
 struct BackingFile {
-  std::string loop;         ///< "loop0"
+  std::string loop;         ///< "loop0"; empty, as is `path`, where it cannot be seen what is below
   std::string path;         ///< as the kernel prints it
   DeviceNumber st_dev = 0;  ///< with inode: the file that the driver reads, in stat's terms
   std::uint64_t inode = 0;
@@ -34,7 +34,8 @@ struct BackingFile {
 /// Opens a verified backing file and looks again that it is the very file; else an error (Exit::bad_input).
 [[nodiscard]] Result<RegularFile> open_backing_file(const BackingFile& backing);
 
-/// One level of a file: the file itself (`loop` empty), or the backing file of a loop device below it.
+/// One level of a file: the file itself (`loop` empty, first), or the backing file of a loop device below it (see
+/// BackingFile).
 struct LevelResidency {
   std::string loop;
   std::string path;

@@ -165,6 +165,9 @@ TEST(WholePages, AreThoseInsideTheRange) {
 PathLayers two_loops() {
   PathLayers layers;
   layers.files.resize(3);
+  layers.files[0].devices = {device_number(7, 1)};
+  layers.files[1].devices = {device_number(7, 0)};
+  layers.files[2].devices = {device_number(259, 1)};
   layers.files[1].identity.emplace();
   layers.files[1].identity->st_dev = device_number(7, 0);
   layers.files[1].identity->inode = 12;
@@ -204,6 +207,19 @@ TEST(BackingFiles, OnlyTheDriversWordCounts) {
   ASSERT_EQ(backing.size(), 2U);
   EXPECT_THAT(backing[0].why_unknown, HasSubstr("the loop driver did not say which file it reads"));
   EXPECT_THAT(backing[1].why_unknown, HasSubstr("no file of that path here is the one that the loop driver reads"));
+}
+
+TEST(BackingFiles, WhatCannotBeSeenIsSaid) {
+  PathLayers layers;
+  layers.files.resize(2);
+  layers.files[0].inner = 1;  // an overlay, and its layer on a mount of another namespace
+  layers.files[1].path = "/hidden/upper/f";
+  const auto backing = backing_files_in(layers);
+  ASSERT_EQ(backing.size(), 1U);
+  EXPECT_EQ(backing[0].loop, "");
+  EXPECT_EQ(backing[0].why_unknown, "the device under /hidden/upper/f is not visible from here");
+  layers.files[1].ends_in = "memory";
+  EXPECT_TRUE(backing_files_in(layers).empty());
 }
 
 using BackingFilesOnDisk = ScratchTest;
@@ -246,7 +262,9 @@ TEST_F(BackingFilesOnDisk, AsJsonAndText) {
             "  loop3, backing file /img: unknown: reasons\n");
   LevelEviction kept{.loop = "loop3", .path = "/img", .eviction = {}};
   kept.eviction.after = below.residency;
-  EXPECT_EQ(eviction_text({kept}), "  loop3, backing file /img: nothing evicted: reasons\n");
+  const LevelEviction hidden{.loop = {}, .path = {}, .eviction = kept.eviction};
+  EXPECT_EQ(eviction_text({kept, hidden}),
+            "  loop3, backing file /img: nothing evicted: reasons\n  below: nothing evicted: reasons\n");
 }
 
 }  // namespace
