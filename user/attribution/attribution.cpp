@@ -506,9 +506,15 @@ void Attribution::State::judge(const Session& session, AttributionResult& result
     if (!line.residual_bytes) continue;
     const auto residual = static_cast<std::uint64_t>(*line.residual_bytes);
     const std::uint64_t distance = *line.residual_bytes < 0 ? 0 - residual : residual;
-    if (distance > (session.attached_live ? line.bracket_bytes : 0)) ++outside;
+    if (distance > line.bracket_bytes) ++outside;
   }
   result.losses["residual"] = outside;
+  // A completion that one of its two hooks missed is recovered if the other saw it, and the kernel's counters judge that.
+  std::uint64_t missed = 0;
+  for (const HookStatus& hook : session.hooks)
+    if (hook.attached && hook.second_sight) missed += hook.recursion_misses.value_or(0);
+  const bool checked = std::ranges::all_of(result.ledger, [](const LedgerLine& line) { return line.residual_bytes.has_value(); });
+  (outside == 0 && checked ? result.recovered["second_sight_misses"] : result.losses["recursion"]) += missed;
   result.complete = std::ranges::all_of(result.losses, [](const auto& loss) { return loss.second == 0; });
 }
 
@@ -518,7 +524,7 @@ AttributionResult Attribution::State::finish(const Session& session) {
   const auto& losses = session.counts.losses;
   std::uint64_t recursion = 0, served_by_recursion = 0;
   for (const HookStatus& hook : session.hooks) {
-    if (!hook.attached) continue;
+    if (!hook.attached || hook.second_sight) continue;
     recursion += hook.recursion_misses.value_or(0);
     if (hook.served_by) served_by_recursion += hook.recursion_misses.value_or(0);
   }
@@ -548,6 +554,7 @@ AttributionResult Attribution::State::finish(const Session& session) {
                    {"unmatched_backing", resolver.unmatched_backing},
                    {"unseen_backing", resolver.unseen_backing}};
   result.recovered = resolver.recovered;
+  result.recovered["second_sight_misses"] = 0;
   result.recovered["completion_by_second_sight"] = session.counts.notes[SB_NOTE_COMPLETION_RECOVERED];
   result.edges = {{"reads_in_flight_at_start", session.counts.notes[SB_NOTE_READ_BEFORE_START]},
                   {"requests_in_flight_at_start", session.counts.notes[SB_NOTE_REQUEST_BEFORE_START]},

@@ -312,6 +312,7 @@ std::vector<HookStatus> Capture::hooks() const {
     HookStatus status;
     status.name = plan.hook.name;
     status.served_by = plan.hook.served_by;
+    status.second_sight = plan.hook.second_sight;
     status.attached = plan.wanted();
     status.why_not = plan.why_not;
     if (plan.wanted()) {

@@ -50,7 +50,7 @@ std::vector<Hook> every_hook() {
       {"request-issue", "requests given to a driver, with the bios in them", in_process, true, "", false,
        {kprobe("kprobe blk_mq_start_request", {"kprobe_request_issue"}),
         fentry("fentry blk_mq_start_request", {"fentry_request_issue"})}},
-      {"request-done", "requests that completed", in_interrupt, true, "", false,
+      {"request-done", "requests that completed", in_interrupt, true, "", true,
        {fentry("tp_btf block_rq_complete", {"btf_request_done"}),
         kprobe("raw_tp block_rq_complete", {"raw_request_done"})}},
       {"nvme-done", "completions as the NVMe driver sees them", in_interrupt, true, "nvme_core", true,

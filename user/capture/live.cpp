@@ -35,6 +35,20 @@ void add_difference(std::map<DeviceNumber, std::uint64_t>& to, const std::map<De
   }
 }
 
+/// Leaves in `counts` what was counted after `before`.
+void subtract(KernelCounts& counts, const KernelCounts& before) {
+  for (const auto& [dev, earlier] : before.devices) {
+    sb_device_count& count = counts.devices[dev];
+    count.target_read_bytes -= earlier.target_read_bytes;
+    count.other_read_bytes -= earlier.other_read_bytes;
+    count.unseen_read_bytes -= earlier.unseen_read_bytes;
+    count.target_read_requests -= earlier.target_read_requests;
+    count.other_read_requests -= earlier.other_read_requests;
+    count.write_bytes -= earlier.write_bytes;
+    count.write_requests -= earlier.write_requests;
+  }
+}
+
 }  // namespace
 
 struct Live::State {
@@ -44,6 +58,7 @@ struct Live::State {
   std::optional<Attribution> attribution;
   std::optional<RecordingWriter> recording;
   std::optional<Error> recording_failed;
+  KernelCounts counts_before;  ///< when nothing was followed yet
 
   std::size_t drain();
   void snapshot_begin();
@@ -70,11 +85,12 @@ CountersSnapshot Live::State::counters_now() const {
   return take_counters(Root(), session.stack, tasks);
 }
 
-/// Everything that moved between the attaching and the end of the first snapshot may or may not be in it: the bracket.
+/// What moved between the following of the first process and the end of the first snapshot may or may not be in it: the
+/// bracket. What moved before is not of this session.
 void Live::State::snapshot_begin() {
   session.before = counters_now();
   session.bracket.process_bytes = capture->process_bytes();
-  session.bracket.device_bytes = bytes_read(capture->counts());
+  add_difference(session.bracket.device_bytes, bytes_read(counts_before), bytes_read(capture->counts()));
 }
 
 void Live::State::snapshot_end() {
@@ -86,6 +102,7 @@ void Live::State::snapshot_end() {
   session.counts = capture->counts();
   session.bracket.process_bytes += capture->process_bytes() - process_before;
   add_difference(session.bracket.device_bytes, devices_before, bytes_read(session.counts));
+  subtract(session.counts, counts_before);
 }
 
 Live::Live(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -114,6 +131,7 @@ Result<Live> Live::open(const LiveOptions& options) {
 Result<void> Live::begin(std::uint32_t pid, const std::vector<std::string>& command) {
   State& state = *state_;
   Session& session = state.session;
+  state.counts_before = state.capture->counts();
   // A process that forks while it is being found: look until nothing new appears.
   std::set<std::uint32_t> known;
   for (bool grew = true; grew;) {

@@ -67,7 +67,7 @@ void start_session(Session& session, std::uint32_t pid, const std::vector<std::s
   session.command = command;
   session.target_pid = pid;
   session.attached_live = command.empty();
-  session.target_comm = comm_of(pid);
+  session.target_comm = command.empty() ? comm_of(pid) : command.front().substr(command.front().rfind('/') + 1);
   relate_clocks(session);
   session.started_at = now_rfc3339();
   session.begin_ns = monotonic_ns();

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,12 +21,10 @@ namespace {
 [[noreturn]] void wait_and_execute(int go, int failure, const std::vector<char*>& arguments, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // a child that was never released must not outlive us
   if (getppid() != parent) _exit(127);
-  char word = 0;
-  ssize_t got = 0;
-  do {
-    got = read(go, &word, 1);
-  } while (got < 0 && errno == EINTR);
-  if (got != 1) _exit(127);
+  pollfd released{go, POLLIN, 0};  // polled, not read: the first read of the session is to be the command's own
+  while (poll(&released, 1, -1) < 0 && errno == EINTR) {
+  }
+  if ((released.revents & POLLIN) == 0) _exit(127);
   prctl(PR_SET_PDEATHSIG, 0);
   execvp(arguments[0], arguments.data());
   const int error = errno;

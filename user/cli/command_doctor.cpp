@@ -35,7 +35,7 @@ std::string plan_text(const std::vector<HookStatus>& hooks, const std::vector<Ho
     if (status.attached) text += fmt::format("  {:15}      {}\n", "", hook->why);
     if (status.attached && !status.why_not.empty()) text += fmt::format("  {:15}      before: {}\n", "", status.why_not);
     if (!status.attached && hook->second_sight) {
-      text += fmt::format("  {:15}      another hook sees the same; nothing is lost\n", "");
+      text += fmt::format("  {:15}      another hook sees the same, so nothing is lost\n", "");
     }
   }
   return text;

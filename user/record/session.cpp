@@ -23,7 +23,7 @@ void take(const json& object, const char* name, std::optional<T>& value) {
 
 json hook_json(const HookStatus& hook) {
   json object{{"name", hook.name},           {"how", hook.how},        {"tier", hook.tier}, {"attached", hook.attached},
-              {"served_by", hook.served_by}, {"why_not", hook.why_not}};
+              {"served_by", hook.served_by}, {"second_sight", hook.second_sight}, {"why_not", hook.why_not}};
   put(object, "runs", hook.runs);
   put(object, "recursion_misses", hook.recursion_misses);
   return object;
@@ -36,6 +36,7 @@ HookStatus hook_from(const json& object) {
   object.at("tier").get_to(hook.tier);
   object.at("attached").get_to(hook.attached);
   object.at("served_by").get_to(hook.served_by);
+  object.at("second_sight").get_to(hook.second_sight);
   object.at("why_not").get_to(hook.why_not);
   take(object, "runs", hook.runs);
   take(object, "recursion_misses", hook.recursion_misses);

@@ -24,6 +24,7 @@ struct HookStatus {
   std::string tier;     ///< "fentry" | "kprobe" | "tracepoint"
   bool attached = false;
   bool served_by = false;  ///< the answer of served_by[] rests on it
+  bool second_sight = false;  ///< another hook sees the same: what this one misses is lost only if that one missed it too
   std::string why_not;  ///< when not attached
   std::optional<std::uint64_t> runs, recursion_misses;  ///< as the kernel counts them (bpf_prog_info)
   friend bool operator==(const HookStatus&, const HookStatus&) = default;
