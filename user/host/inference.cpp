@@ -252,8 +252,10 @@ Entries find_entries(Moved& moved, std::uint64_t block_reads) {
     if (tops.size() == 1) return {{{tops.front().dev, block_reads}}, 0};
     return at_least(tops, block_reads);
   }
-  // The uppermost devices read less than the target did: the rest it read from one of those below them.
-  const std::uint64_t rest = block_reads - sum;
+  // The uppermost devices read less than the target did: the rest it read from one of those below them. What is within
+  // the slack is no evidence that the target read there at all.
+  std::erase_if(tops, [&](const Entry& entry) { return entry.bytes <= slack; });
+  const std::uint64_t rest = block_reads - sum_of(tops);
   std::erase_if(lower, [&](const Entry& entry) { return entry.bytes + slack < rest; });
   if (lower.size() != 1) return {tops, rest};
   const std::uint64_t direct = std::min(rest, lower.front().bytes);

@@ -112,6 +112,11 @@ TEST(Inference, little_else_on_the_loop_does_not_matter) {
               ElementsAre(placed({"loop0", "page-cache"}, read)));
 }
 
+TEST(Inference, little_on_the_loop_is_not_ours_when_we_read_the_drive) {
+  const std::uint64_t read = 10 * gib;
+  EXPECT_THAT(loop_machine(524288, read + 524288).answer(read, read).served_by, ElementsAre(placed({"nvme0n1"}, read)));
+}
+
 TEST(Inference, another_process_reads_the_loop_as_well) {
   // 4 of 14 GiB are another's. All 14 came from the cache, so ours did.
   EXPECT_THAT(loop_machine(14 * gib, 0).answer(10 * gib, 10 * gib).served_by,
