@@ -121,9 +121,8 @@ int BPF_PROG(fentry_backing_lookup, struct kiocb *iocb, struct iov_iter *iter)
 
 /* Direct I/O of a file, a reader's own or a worker's: says which bytes of which file the bio that is submitted next holds, and
  * for a worker which request it serves (the kiocb is always the command's here, on every kernel). */
-static __always_inline void direct_bio(struct iomap_dio *dio, struct bio *bio, u64 pos)
+static __always_inline void direct_bio(struct kiocb *iocb, u64 bio, u64 pos)
 {
-	struct kiocb *iocb = BPF_CORE_READ(dio, iocb);
 	u64 request = request_of_kiocb(iocb);
 	struct request_state *in_flight = request ? bpf_map_lookup_elem(&requests, &request) : NULL;
 	u32 tid = current_tid();
@@ -138,7 +137,7 @@ static __always_inline void direct_bio(struct iomap_dio *dio, struct bio *bio, u
 	if (!state)
 		return;
 	inode = BPF_CORE_READ(iocb, ki_filp, f_mapping, host);
-	state->direct_bio = (u64)bio;
+	state->direct_bio = bio;
 	state->direct_pos = pos;
 	state->direct_size = BPF_CORE_READ(inode, i_size);
 	state->direct_file = inode_id(inode);
@@ -154,13 +153,21 @@ static __always_inline void direct_bio(struct iomap_dio *dio, struct bio *bio, u
 SEC("?kprobe/iomap_dio_submit_bio")
 int BPF_KPROBE(kprobe_direct_bio, void *iter, struct iomap_dio *dio, struct bio *bio, u64 pos)
 {
-	direct_bio(dio, bio, pos);
+	direct_bio(BPF_CORE_READ(dio, iocb), (u64)bio, pos);
 	return 0;
 }
 
 SEC("?fentry/iomap_dio_submit_bio")
 int BPF_PROG(fentry_direct_bio, void *iter, struct iomap_dio *dio, struct bio *bio, u64 pos)
 {
-	direct_bio(dio, bio, pos);
+	direct_bio(BPF_CORE_READ(dio, iocb), (u64)bio, pos);
+	return 0;
+}
+
+/* Since 7.3 a direct read that fits in one bio takes a shorter way, without iomap_dio_submit_bio. */
+SEC("?kprobe/__iomap_dio_read_simple")
+int BPF_KPROBE(kprobe_direct_simple, struct kiocb *iocb)
+{
+	direct_bio(iocb, ANY_BIO, BPF_CORE_READ(iocb, ki_pos));
 	return 0;
 }

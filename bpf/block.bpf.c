@@ -127,6 +127,7 @@ static __always_inline void bio_submitted(struct bio *bio)
 	struct block_device *bdev;
 	struct inode *inode = NULL;
 	struct bio_vec first;
+	bool meta;
 	struct walk walk = {};
 	u64 pos = 0;
 
@@ -140,7 +141,11 @@ static __always_inline void bio_submitted(struct bio *bio)
 	walk.segments = BPF_CORE_READ(bio, bi_io_vec);
 	walk.flags = account.flags | SB_BIO_FIRST;
 	walk.serving = account.serving;
-	if (state && state->direct_bio == (u64)bio) {
+	meta = opf & (1U << bpf_core_enum_value(enum req_flag_bits, __REQ_META___any));
+	first = segment_of(walk.segments, 0);
+	if (segment_place(&first, &inode, &pos) && BPF_CORE_READ(inode, i_sb, s_magic) == BDEVFS_MAGIC)
+		meta = true;
+	if (state && (state->direct_bio == (u64)bio || (state->direct_bio == ANY_BIO && !meta))) {
 		state->direct_bio = 0;
 		walk.id = state->direct_file;
 		walk.file_size = state->direct_size;
@@ -151,18 +156,12 @@ static __always_inline void bio_submitted(struct bio *bio)
 			walk.flags |= account_of_request(walk.serving, 0);
 		}
 	} else {
-		first = segment_of(walk.segments, 0);
-		if (segment_place(&first, &inode, &pos)) {
-			if (BPF_CORE_READ(inode, i_sb, s_magic) == BDEVFS_MAGIC)
-				walk.flags |= SB_BIO_META;
-			else
-				walk.flags |= SB_BIO_FILE;
+		if (inode) {
 			walk.part.inode = inode;
 			walk.id = inode_id(inode);
 			walk.file_size = BPF_CORE_READ(inode, i_size);
 		}
-		if (opf & (1U << bpf_core_enum_value(enum req_flag_bits, __REQ_META___any)))
-			walk.flags = (walk.flags & ~SB_BIO_FILE) | SB_BIO_META;
+		walk.flags |= meta ? SB_BIO_META : inode ? SB_BIO_FILE : 0;
 	}
 	if (!(walk.flags & (SB_BY_TARGET | SB_BY_WORKER))) {
 		struct file_key key = file_key(walk.id);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 // Reads of the target: a call is entered, its pages are looked at, it returns. One record for each call, at its return.
 //
-// Entry by kprobe (or fentry), return by the system call's classic tracepoint (or fexit): kretprobes run out of instances
-// when more readers block than they have, and on preemptible kernels fexit programs are skipped.
+// Entry by kprobe (or fentry). Return by two hooks, the system call's classic tracepoint and fexit, of which the first one
+// that runs sends the record: on preemptible kernels either may be skipped (the tracepoint since system calls' tracepoints
+// may fault, 6.13), and kretprobes run out of instances when more readers block than they have.
 #include "bpf/kernel.h"
 
 /* The path of a file, once. Components are sent from the leaf up; user space turns them round. */
@@ -95,6 +96,7 @@ static __always_inline void read_enter(struct file *file, u64 count, loff_t *pos
 		count_loss(SB_LOSS_READ_ENTRY);
 	state->seen = 1;
 	state->open = 0;
+	state->direct_bio = 0;
 	inode = BPF_CORE_READ(file, f_inode);
 	mode = BPF_CORE_READ(inode, i_mode) & S_IFMT;
 	state->ignored = (mode != S_IFREG && mode != S_IFBLK) || made_up_by_kernel(BPF_CORE_READ(inode, i_sb, s_magic));
@@ -126,19 +128,16 @@ static __always_inline void read_exit(u16 method, s64 returned)
 		return;
 	tid = current_tid();
 	state = task_state(tid);
-	if (!state || (!state->open && !state->ignored)) {
-		if (returned <= 0)
-			return; /* refused before it came to a file */
-		if (state && state->seen)
-			count_loss(SB_LOSS_READ_ENTRY);
-		else
+	if (!state || !state->seen) {
+		/* 0 and less: refused before it came to a file, perhaps */
+		if (returned > 0 && (state = task_state_made(tid)) != NULL) {
+			state->seen = 1;
 			count_note(SB_NOTE_READ_BEFORE_START, 1);
+		}
 		return;
 	}
-	if (state->ignored) {
-		state->ignored = 0;
-		return;
-	}
+	if (!state->open)
+		return; /* not a file's, or the other hook has seen the return already */
 	state->open = 0;
 	record = record_reserve(struct sb_read);
 	if (!record)

@@ -54,6 +54,8 @@ struct sector_key {
 	__u32 pad;
 };
 
+#define ANY_BIO 1
+
 /* What a task is in the middle of. */
 struct task_state {
 	/* its open read call */
@@ -68,7 +70,7 @@ struct task_state {
 	__u8 seen;    /* an entry has been seen: a return without one is a loss, not an edge */
 	__u8 pad;
 	__u32 pad2;
-	/* between iomap_dio_submit_bio and the submit_bio inside it */
+	/* between iomap_dio_submit_bio and the submit_bio inside it; or ANY_BIO: the next bio of data is the direct one */
 	__u64 direct_bio, direct_serving, direct_pos, direct_size;
 	struct sb_file_id direct_file;
 	/* loop worker: the request it serves, and how far it has read the backing file for it */

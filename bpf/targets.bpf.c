@@ -46,10 +46,14 @@ int tracepoint_exit(void *context)
 {
 	struct task_struct *task = (void *)bpf_get_current_task();
 	u32 tgid = current_tgid(), tid = current_tid();
+	struct task_state *state;
 	struct sb_task *record;
 
 	if (!is_target(tgid))
 		return 0;
+	state = bpf_map_lookup_elem(&tasks, &tid);
+	if (state && state->open) /* its last read returned unseen: a task cannot exit inside one */
+		count_loss(SB_LOSS_READ_ENTRY);
 	bpf_map_delete_elem(&tasks, &tid);
 	record = task_record(SB_TASK_EXIT);
 	if (record) {

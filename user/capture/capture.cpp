@@ -10,7 +10,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstdarg>
-#include <set>
+#include <optional>
 #include <utility>
 
 #include "capture/obstacles.h"
@@ -149,7 +149,25 @@ struct Capture::State {
   Result<bool> attach();
   Result<void> describe(const StorageStack& stack);
   Plan* plan_of_program(const std::string& program);
+  [[nodiscard]] std::optional<Error> missing_read_hook() const;
 };
+
+/// Without the entry of a read and one sight of its return nothing can be said.
+std::optional<Error> Capture::State::missing_read_hook() const {
+  bool entry = false;
+  bool end = false;
+  std::string why;
+  for (const Plan& plan : plans) {
+    const bool is_entry = plan.hook.name == "read-entry";
+    const bool is_end = plan.hook.name == "read-return" || plan.hook.name == "read-end";
+    if (is_entry && plan.wanted()) entry = true;
+    if (is_end && plan.wanted()) end = true;
+    if ((is_entry || is_end) && !plan.wanted()) why += (why.empty() ? "" : "; ") + plan.why_not;
+  }
+  if (entry && end) return std::nullopt;
+  return Error{"cannot attach", "the hooks of a read call", why,
+               "servedby doctor says what this kernel allows; --tier counters works without", Exit::not_permitted};
+}
 
 Plan* Capture::State::plan_of_program(const std::string& program) {
   for (Plan& plan : plans) {
@@ -170,7 +188,8 @@ Result<void> Capture::State::load(const CaptureOptions& options) {
       current_log = nullptr;
       return std::unexpected(system_error("cannot open", "the BPF object", errno));
     }
-    skeleton->rodata->page_shift = static_cast<std::uint32_t>(std::countr_zero(static_cast<unsigned long>(getpagesize())));
+    skeleton->rodata->page_shift =
+        static_cast<std::uint32_t>(std::countr_zero(static_cast<unsigned long>(getpagesize())));
     skeleton->rodata->drop_every = options.drop_every;
     bpf_map__set_max_entries(skeleton->maps.records, static_cast<std::uint32_t>(options.ring_bytes));
     // What can be in flight grows with the hardware queues, so with the processors.
@@ -212,7 +231,9 @@ Result<bool> Capture::State::attach() {
       current_log = nullptr;
       if (!link) {
         plan.give_up_way(errno_text(error));
-        return false;
+        plan.links.clear();
+        if (plan.wanted()) return false;  // its next way is not loaded yet
+        break;
       }
       plan.links.push_back(std::move(link));
     }
@@ -266,14 +287,7 @@ Result<Capture> Capture::open(const CaptureOptions& options, const StorageStack&
     if (*attached) break;
     for (Plan& plan : state->plans) plan.links.clear();
   }
-  for (const Plan& plan : state->plans) {
-    const bool needed = plan.hook.name == "read-entry" || plan.hook.name == "read-return";
-    if (needed && !plan.off && !plan.wanted()) {
-      return std::unexpected(Error{"cannot attach", plan.hook.name, plan.why_not,
-                                   "servedby doctor says what this kernel allows; --tier counters works without",
-                                   Exit::not_permitted});
-    }
-  }
+  if (auto missing = state->missing_read_hook()) return std::unexpected(*missing);
   const auto sample = [](void* context, void* data, std::size_t size) {
     static_cast<State*>(context)->take({static_cast<const std::byte*>(data), size});
     return 0;
@@ -342,12 +356,15 @@ KernelCounts Capture::counts() const {
   const int device_counts = state_->map_fd("device_counts");
   for (std::uint32_t slot = 0; slot < state_->slots.size(); ++slot) {
     const auto count = per_cpu_sum<sb_device_count>(device_counts, slot, add_device_counts);
-    const bool quiet = count.target_read_bytes + count.other_read_bytes + count.unseen_read_bytes + count.write_bytes == 0;
+    const bool quiet =
+        count.target_read_bytes + count.other_read_bytes + count.unseen_read_bytes + count.write_bytes == 0;
     if (!quiet) counts.devices[state_->slots[slot]] = count;
   }
-  each_entry<std::uint64_t, request_state>(state_->map_fd("requests"), [&](std::uint64_t, const request_state& request) {
-    if (request.target_bytes != 0 && (request.flags & REQUEST_DONE) == 0) ++counts.requests_in_flight_at_end;
-  });
+  each_entry<std::uint64_t, request_state>(state_->map_fd("requests"),
+                                           [&](std::uint64_t, const request_state& request) {
+                                             if (request.target_bytes != 0 && (request.flags & REQUEST_DONE) == 0)
+                                               ++counts.requests_in_flight_at_end;
+                                           });
   each_entry<std::uint32_t, task_state>(state_->map_fd("tasks"), [&](std::uint32_t, const task_state& task) {
     if (task.open != 0) ++counts.reads_in_flight_at_end;
   });

@@ -26,16 +26,16 @@ struct CaptureOptions {
 
 class Capture {
  public:
-  /// Loads and attaches every hook of the plan, each by the first way that works; what could not be attached is in hooks().
-  /// `stack` is every block device of the machine. Errors: Exit::not_permitted without the privilege, or where a hook that
-  /// the answer rests on cannot be had in any way.
+  /// Loads and attaches every hook of the plan, each by the first way that works; what could not be attached is in
+  /// hooks(). `stack` is every block device of the machine. Errors: Exit::not_permitted without the privilege, or where
+  /// a hook that the answer rests on cannot be had in any way.
   [[nodiscard]] static Result<Capture> open(const CaptureOptions& options, const StorageStack& stack);
   ~Capture();
   Capture(Capture&&) noexcept;
   Capture& operator=(Capture&&) noexcept;
 
-  /// From now on the process is a target, with all its threads and every child it forks. `pid` is as seen from the first PID
-  /// namespace.
+  /// From now on the process is a target, with all its threads and every child it forks. `pid` is as seen from the
+  /// first PID namespace.
   [[nodiscard]] Result<void> follow(std::uint32_t pid);
   /// The PIDs followed at this moment.
   [[nodiscard]] std::vector<std::uint32_t> followed() const;

@@ -12,7 +12,8 @@
 namespace servedby {
 namespace {
 
-LedgerLine device_line(const Session& session, DeviceNumber dev, const BlockCounters& before, const BlockCounters& after) {
+LedgerLine device_line(const Session& session, DeviceNumber dev, const BlockCounters& before,
+                       const BlockCounters& after) {
   LedgerLine line;
   const Device* device = session.stack.find(dev);
   line.boundary = device != nullptr && device->kind == DeviceKind::loop ? "loop" : "drive";

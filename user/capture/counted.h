@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The counters tier: no BPF, no privilege but that of seeing the target's /proc/PID/io. The same result tree; everything in it
-// is inferred.
+// The counters tier: no BPF, no privilege but that of seeing the target's /proc/PID/io. The same result tree;
+// everything in it is inferred.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,10 @@
 
 namespace servedby {
 
-/// The result of what was counted. Pure. The served_by entries are marked inferred with the doubt; the ledger says what each
-/// boundary counted, without a traced side. Never complete: nothing was traced.
-[[nodiscard]] AttributionResult counted_result(const Sampled& sampled, const Inference& inference, const Session& session);
+/// The result of what was counted. Pure. The served_by entries are marked inferred with the doubt; the ledger says what
+/// each boundary counted, without a traced side. Never complete: nothing was traced.
+[[nodiscard]] AttributionResult counted_result(const Sampled& sampled, const Inference& inference,
+                                               const Session& session);
 
 /// Samples a process tree until end().
 class Counted {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which kernel hooks observe what, and the ways to attach each. A plan is chosen hook by hook for the context the hook runs
-// in; whether a way works is found out by trying it, never from the kernel's version.
+// Which kernel hooks observe what, and the ways to attach each. A plan is chosen hook by hook for the context the hook
+// runs in; whether a way works is found out by trying it, never from the kernel's version.
 #pragma once
 
 #include <string>
@@ -19,20 +19,21 @@ struct Way {
 
 struct Hook {
   std::string name;
-  std::string sees;        ///< one line for people
-  std::string why;         ///< why the first way is the first
-  bool served_by = true;   ///< the answer rests on it
-  std::string module;      ///< the kernel module that holds the function; "" for the kernel itself
+  std::string sees;           ///< one line for people
+  std::string why;            ///< why the first way is the first
+  bool served_by = true;      ///< the answer rests on it
+  std::string module;         ///< the kernel module that holds the function; "" for the kernel itself
   bool second_sight = false;  ///< another hook sees the same: its absence loses nothing
-  std::vector<Way> ways;   ///< in the order to try
+  std::vector<Way> ways;      ///< in the order to try
 };
 
-/// The hooks in the order they are attached, with the ways that `tier` allows. Tier::automatic: the ways that lose nothing in
-/// their context, fentry where no such way is known; Tier::fentry and Tier::kprobe: that way first, the others after it only
-/// where there is none of that tier.
+/// The hooks in the order they are attached, with the ways that `tier` allows. Tier::automatic: the ways that lose
+/// nothing in their context, fentry where no such way is known; Tier::fentry and Tier::kprobe: that way first, the
+/// others after it only where there is none of that tier.
 [[nodiscard]] std::vector<Hook> hook_plan(Tier tier);
 
-/// True when `--without name` means this hook: its full name, or the part before the first dash ("fill" for "fill-folio").
+/// True when `--without name` means this hook: its full name, or the part before the first dash ("fill" for
+/// "fill-folio").
 [[nodiscard]] bool hook_is(const Hook& hook, const std::string& name);
 
 }  // namespace servedby

@@ -35,7 +35,8 @@ Condition privilege() {
   const std::uint64_t caps = effective_capabilities();
   const auto has = [caps](unsigned cap) { return (caps >> cap & 1) != 0; };
   const bool enough = has(cap_sys_admin) || (has(cap_bpf) && has(cap_perfmon));
-  return {"privilege", enough, enough ? "CAP_BPF and CAP_PERFMON, or more" : "neither CAP_SYS_ADMIN nor CAP_BPF with CAP_PERFMON",
+  return {"privilege", enough,
+          enough ? "CAP_BPF and CAP_PERFMON, or more" : "neither CAP_SYS_ADMIN nor CAP_BPF with CAP_PERFMON",
           "run as root, or give the container CAP_BPF and CAP_PERFMON; --tier counters works without"};
 }
 
@@ -57,12 +58,14 @@ Condition pid_namespace() {
   struct stat status{};
   const bool known = stat("/proc/self/ns/pid", &status) == 0;
   const bool first = known && status.st_ino == first_pid_namespace;
-  return {"PID namespace", first, first ? "the machine's first" : "another than the machine's first, so PIDs mean something else here",
+  return {"PID namespace", first,
+          first ? "the machine's first" : "another than the machine's first, so PIDs mean something else here",
           "run it outside the container (or with --pid=host); --tier counters works inside"};
 }
 
 Condition tracefs() {
-  const bool there = access("/sys/kernel/tracing/events", R_OK) == 0 || access("/sys/kernel/debug/tracing/events", R_OK) == 0;
+  const bool there =
+      access("/sys/kernel/tracing/events", R_OK) == 0 || access("/sys/kernel/debug/tracing/events", R_OK) == 0;
   return {"tracefs", there, there ? "mounted" : "not mounted or not readable: classic tracepoints cannot be attached",
           "mount -t tracefs tracefs /sys/kernel/tracing"};
 }
@@ -75,7 +78,8 @@ std::vector<Condition> tracing_conditions() {
 
 std::optional<Error> tracing_obstacle() {
   for (const Condition& condition : tracing_conditions()) {
-    if (!condition.met) return Error{"cannot trace", "this kernel", condition.found, condition.lift, Exit::not_permitted};
+    if (!condition.met)
+      return Error{"cannot trace", "this kernel", condition.found, condition.lift, Exit::not_permitted};
   }
   return std::nullopt;
 }

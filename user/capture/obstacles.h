@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands in the way of BPF tracing here, looked at before anything is loaded, so that a person reads a sentence instead
-// of a verifier's errno.
+// What stands in the way of BPF tracing here, looked at before anything is loaded, so that a person reads a sentence
+// instead of a verifier's errno.
 #pragma once
 
 #include <optional>

@@ -117,9 +117,8 @@ int HeldCommand::reap() {
 
 Result<void> check_running(std::uint32_t pid) {
   if (kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH) {
-    return std::unexpected(
-        Error{"cannot attach to", fmt::format("PID {}", pid), "no such process", "give the PID of a running process",
-              Exit::bad_input});
+    return std::unexpected(Error{"cannot attach to", fmt::format("PID {}", pid), "no such process",
+                                 "give the PID of a running process", Exit::bad_input});
   }
   if (!still_runs(pid)) {
     return std::unexpected(Error{"cannot attach to", fmt::format("PID {}", pid), "it has already ended",

@@ -33,7 +33,8 @@ std::string plan_text(const std::vector<HookStatus>& hooks, const std::vector<Ho
     if (hook == plan.end()) continue;
     text += fmt::format("  {:15}      sees {}\n", "", hook->sees);
     if (status.attached) text += fmt::format("  {:15}      {}\n", "", hook->why);
-    if (status.attached && !status.why_not.empty()) text += fmt::format("  {:15}      before: {}\n", "", status.why_not);
+    if (status.attached && !status.why_not.empty())
+      text += fmt::format("  {:15}      before: {}\n", "", status.why_not);
     if (!status.attached && hook->second_sight) {
       text += fmt::format("  {:15}      another hook sees the same, so nothing is lost\n", "");
     }
@@ -46,7 +47,9 @@ int doctor(const TracingOptions& options) {
   std::string text = conditions_text(conditions);
   Exit exit = Exit::done;
   if (tracing_obstacle()) {
-    text += "\nNo hook can be attached here. run and attach answer from the kernel's counters (--tier counters): inferred.\n";
+    text +=
+        "\nNo hook can be attached here. run and attach answer from the kernel's counters (--tier counters): "
+        "inferred.\n";
     exit = Exit::not_permitted;
   } else {
     const LiveOptions live = options.live();

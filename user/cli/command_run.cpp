@@ -32,7 +32,8 @@ int fail(const Error& error) {
 
 int cannot_start(const HeldCommand& command, const Options& options, Error error) {
   error.on = options.command.front();
-  error.todo = command.not_found() ? "give a command that is on the PATH, or its full path" : "check that it may be executed";
+  error.todo =
+      command.not_found() ? "give a command that is on the PATH, or its full path" : "check that it may be executed";
   say_error("run", error);
   return command.not_found() ? not_found : not_executable;
 }
@@ -94,12 +95,14 @@ void add(CLI::App& app, std::function<int()>& run) {
   CLI::App* command = app.add_subcommand(
       "run", "Run a command and say which layer served each of its reads, those of its children and threads too");
   command->footer(
-      "The command keeps stdin, stdout and stderr; the report goes to stderr when it ends, and its exit code is passed on.\n"
+      "The command keeps stdin, stdout and stderr; the report goes to stderr when it ends, and its exit code is passed "
+      "on.\n"
       "125: trouble of servedby's own, 126: the command cannot be executed, 127: it is not found.\n\n"
       "  servedby run -- python3 load.py\n"
       "  servedby run -o result.json -- ./llama-server -m model.gguf");
   options->tracing.add_to(*command, false);
-  command->add_flag("--strict", options->tracing.strict, "Exit 125 when events were lost, whatever the command returned");
+  command->add_flag("--strict", options->tracing.strict,
+                    "Exit 125 when events were lost, whatever the command returned");
   command->add_option("CMD", options->command, "The command and its arguments, after --")->required();
   command->positionals_at_end();
   command->callback([options, &run] { run = [options] { return run_command(*options); }; });

@@ -37,7 +37,8 @@ bool names_a_hook(const std::string& name) {
 }  // namespace
 
 void TracingOptions::add_to(CLI::App& command, bool json_to_stdout) {
-  command.add_option("--tier", tier, "How to look: auto, fentry, kprobe (all BPF), or counters (no privilege; inferred)")
+  command
+      .add_option("--tier", tier, "How to look: auto, fentry, kprobe (all BPF), or counters (no privilege; inferred)")
       ->check(CLI::IsMember({"auto", "fentry", "kprobe", "counters"}))
       ->capture_default_str();
   command.add_option("--without", without, "Force a hook off, to test its absence; 'servedby doctor' lists them");
@@ -68,13 +69,17 @@ LiveOptions TracingOptions::live() const {
 std::optional<Error> TracingOptions::wrong() const {
   for (const std::string& name : without) {
     if (!names_a_hook(name)) {
-      return Error{"no hook is called", name, "--without takes a hook's name", "servedby doctor lists them", Exit::usage};
+      return Error{"no hook is called", name, "--without takes a hook's name", "servedby doctor lists them",
+                   Exit::usage};
     }
   }
   const auto page = static_cast<std::uint64_t>(getpagesize());
   if (ring_bytes < page || (ring_bytes & (ring_bytes - 1)) != 0 || ring_bytes > (1ULL << 31)) {
-    return Error{"cannot use a ring of", fmt::format("{} bytes", ring_bytes),
-                 fmt::format("it must be a power of two from {} to 2G", page), {}, Exit::usage};
+    return Error{"cannot use a ring of",
+                 fmt::format("{} bytes", ring_bytes),
+                 fmt::format("it must be a power of two from {} to 2G", page),
+                 {},
+                 Exit::usage};
   }
   if (tier == "counters" && !record.empty()) {
     return Error{"cannot record", record, "the counters tier has no records", "leave out --record", Exit::usage};
@@ -93,7 +98,8 @@ void say_error(const std::string& command, const Error& error) {
 Result<void> deliver(const LiveOutcome& outcome, const TracingOptions& options, bool people_on_stderr) {
   const report::Tree tree = report::result_tree(outcome.result, outcome.session, "servedby " SERVEDBY_VERSION);
   if (!options.output.empty()) {
-    if (auto written = report::write_output(options.output, report::json_text(tree), options.force); !written) return written;
+    if (auto written = report::write_output(options.output, report::json_text(tree), options.force); !written)
+      return written;
   }
   if (options.json) return report::print_output(report::json_text(tree));
   if (options.quiet) return {};
@@ -108,7 +114,7 @@ Result<void> deliver(const LiveOutcome& outcome, const TracingOptions& options, 
 
 Interruption::Interruption(bool ignore_interrupt) {
   for (std::size_t i = 0; i < handled.size(); ++i) {
-    struct sigaction action {};
+    struct sigaction action{};
     const bool of_terminal = handled[i] == SIGINT || handled[i] == SIGQUIT;
     action.sa_handler = ignore_interrupt && of_terminal ? SIG_IGN : note_interrupt;
     sigaction(handled[i], &action, &previous[i]);
