@@ -233,7 +233,7 @@ int BPF_PROG(fexit_readv_return, struct file *file, void *vec, unsigned long par
 }
 
 /* The page cache of a file is about to be looked at for a reader: whose pages really serve the call (below an overlay another
- * file than the one opened). */
+ * file than the one opened; for a block device not its node's inode). */
 static __always_inline void reader_looks_up(struct kiocb *iocb, struct iov_iter *iter)
 {
 	u32 tid = current_tid();
@@ -248,8 +248,7 @@ static __always_inline void reader_looks_up(struct kiocb *iocb, struct iov_iter 
 		return;
 	file = BPF_CORE_READ(iocb, ki_filp);
 	id = inode_id(BPF_CORE_READ(file, f_mapping, host));
-	if (!(state->flags & (SB_READ_PAGE_CACHE | SB_READ_BLKDEV)) &&
-	    (id.ino != state->file.ino || id.dev != state->file.dev)) {
+	if (!(state->flags & SB_READ_PAGE_CACHE) && (id.ino != state->file.ino || id.dev != state->file.dev)) {
 		state->file = id;
 		track(file, id, state->opened, tid);
 	}

@@ -391,6 +391,18 @@ def replay(g):
     same(again, result, "the replayed result")
 
 
+@scenario(19, "selfcheck proves its five states on this kernel and drive")
+def proves(g):
+    done = subprocess.run([g.servedby, "selfcheck", g.plain, "--size", "16M", "--json"], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True)
+    must(done.stdout, f"selfcheck said nothing but {done.stderr}")
+    check = json.loads(done.stdout)
+    wrong = [p for p in check["proofs"] if not p["exact"]]
+    must(not wrong, f"not exact: {wrong}")
+    same((len(check["proofs"]), check["exact"], done.returncode), (5, True, 0), "proofs, exact, exit code")
+    same([n for n in os.listdir(g.plain) if "selfcheck" in n], [], "files left behind")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("servedby")

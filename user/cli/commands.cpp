@@ -12,6 +12,7 @@ namespace servedby::cli {
 extern const Command command_run;
 extern const Command command_attach;
 extern const Command command_doctor;
+extern const Command command_selfcheck;
 extern const Command command_layers;
 extern const Command command_residency;
 extern const Command command_evict;
@@ -24,6 +25,7 @@ const std::vector<const Command*>& all_commands() {
       &command_run,
       &command_attach,
       &command_doctor,
+      &command_selfcheck,
       &command_layers,
       &command_residency,
       &command_evict,
