@@ -22,8 +22,10 @@ void take(const json& object, const char* name, std::optional<T>& value) {
 }
 
 json hook_json(const HookStatus& hook) {
-  json object{{"name", hook.name},           {"how", hook.how},        {"tier", hook.tier}, {"attached", hook.attached},
-              {"served_by", hook.served_by}, {"second_sight", hook.second_sight}, {"why_not", hook.why_not}};
+  json object{{"name", hook.name},           {"how", hook.how},
+              {"tier", hook.tier},           {"attached", hook.attached},
+              {"served_by", hook.served_by}, {"second_sight", hook.second_sight},
+              {"why_not", hook.why_not}};
   put(object, "runs", hook.runs);
   put(object, "recursion_misses", hook.recursion_misses);
   return object;

@@ -124,6 +124,7 @@ Tree hooks_tree(const std::vector<HookStatus>& hooks) {
     put_text(entry, "tier", hook.tier);
     entry["attached"] = hook.attached;
     entry["served_by"] = hook.served_by;
+    entry["second_sight"] = hook.second_sight;
     put_text(entry, "why_not", hook.why_not);
     put(entry, "runs", hook.runs);
     put(entry, "recursion_misses", hook.recursion_misses);

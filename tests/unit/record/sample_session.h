@@ -22,9 +22,24 @@ inline Session sample_session() {
   session.target_exit = 3;
   session.attached_live = true;
   session.tier = "kprobe";
-  HookStatus attached{"read-entry", "kprobe:vfs_read", "kprobe", true, true, "", 9007199254740993, 0};
-  HookStatus refused{"fill-readahead",           "",           "fentry",    false, true,
-                     "not in this kernel's BTF", std::nullopt, std::nullopt};
+  const HookStatus attached{.name = "read-entry",
+                            .how = "kprobe:vfs_read",
+                            .tier = "kprobe",
+                            .attached = true,
+                            .served_by = true,
+                            .second_sight = true,
+                            .why_not = "",
+                            .runs = 9007199254740993,
+                            .recursion_misses = 0};
+  const HookStatus refused{.name = "fill-readahead",
+                           .how = "",
+                           .tier = "fentry",
+                           .attached = false,
+                           .served_by = true,
+                           .second_sight = false,
+                           .why_not = "not in this kernel's BTF",
+                           .runs = std::nullopt,
+                           .recursion_misses = std::nullopt};
   session.hooks = {attached, refused};
   for (std::size_t i = 0; i < session.counts.losses.size(); ++i) session.counts.losses[i] = (1ULL << 60) + i;
   for (std::size_t i = 0; i < session.counts.notes.size(); ++i) session.counts.notes[i] = (1ULL << 61) + i;

@@ -21,6 +21,15 @@ struct Sample {
   Session session;
 };
 
+inline HookStatus hook(std::string name, bool attached, std::string why_not) {
+  HookStatus hook;
+  hook.name = std::move(name);
+  hook.tier = "fentry";
+  hook.attached = attached;
+  hook.why_not = std::move(why_not);
+  return hook;
+}
+
 /// A session on a machine with loop0 on nvme0n1; both kernel counters and kernel-side counts say 0 bytes.
 inline Session session() {
   Session session;
@@ -36,8 +45,11 @@ inline Session session() {
   session.target_comm = "model-loader";
   session.target_exit = 0;
   session.tier = "fentry";
-  session.hooks = {{"read-entry", "fentry:vfs_read", "fentry", true, true, "", 1024, 0},
-                   {"scheduler", "", "fentry", false, false, "not asked for", std::nullopt, std::nullopt}};
+  session.hooks = {hook("read-entry", true, ""), hook("scheduler", false, "not asked for")};
+  session.hooks[0].how = "fentry:vfs_read";
+  session.hooks[0].served_by = true;
+  session.hooks[0].runs = 1024;
+  session.hooks[0].recursion_misses = 0;
   Device drive;
   drive.dev = drive_number;
   drive.name = "nvme0n1";
@@ -158,8 +170,8 @@ inline Sample mixed() {
 inline Sample unknown() {
   Sample sample{"unknown", result({served({"unknown"}, 2 * GiB)}), session()};
   sample.result.served_by[0].why = "the fill hook is off";
-  sample.session.hooks.push_back(
-      {"fill-readahead", "", "fentry", false, true, "forced off by --without", std::nullopt, std::nullopt});
+  sample.session.hooks.push_back(hook("fill-readahead", false, "forced off by --without"));
+  sample.session.hooks.back().served_by = true;
   return sample;
 }
 
