@@ -187,9 +187,17 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   add(device_number(253, 0), "dm-0", DeviceKind::dm);
   AttributionSetup setup{session.stack, {}, 4096};
   add(device_number(7, 1), "loop1", DeviceKind::loop);  // learned later
-  for (const char* name : {"fill-readahead", "bio-submit", "backing-lookup"})
-    session.hooks.push_back({name, name, "kprobe", (how & 1) == 0, true, "", {}, {}});
+  for (const char* name : {"fill-readahead", "bio-submit", "backing-lookup"}) {
+    HookStatus hook;
+    hook.name = hook.how = name;
+    hook.tier = "kprobe";
+    hook.attached = (how & 1) == 0;
+    hook.served_by = true;
+    session.hooks.push_back(std::move(hook));
+  }
   setup.hooks = session.hooks;
+  if ((how & 16) != 0) setup.crowded_at = 2;
+  if ((how & 32) != 0) setup.page_size = 512;
   session.counts.losses[SB_LOSS_RING] = (how & 2) / 2;
   session.counts.requests_in_flight_at_end = (how & 4) / 4;
   session.attached_live = (how & 8) != 0;

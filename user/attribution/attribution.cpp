@@ -20,6 +20,9 @@ namespace {
 constexpr std::uint64_t kSector = 512;
 constexpr std::uint64_t kMostOfACall = 0x7ffff000;  ///< MAX_RW_COUNT with pages of 4 KiB: no call returns more
 
+/// No read call is open for longer than this, as far as others' fills of its pages are concerned.
+constexpr std::uint64_t kLongestRead = 600'000'000'000;
+
 const char* method_name(std::uint16_t method) {
   switch (method) {
     case SB_METHOD_READ:
@@ -86,7 +89,7 @@ std::string path_of(const sb_file_name& name) {
 struct Attribution::State {
   explicit State(AttributionSetup given)
       : setup(std::move(given)),
-        resolver(setup.stack, setup.hooks),
+        resolver(setup.stack, setup.hooks, setup.crowded_at),
         page(setup.page_size == 0 ? 4096 : setup.page_size) {
     for (const HookStatus& hook : setup.hooks)
       if (hook.name.starts_with("backing-")) backing_watched = backing_watched || hook.attached;
@@ -105,6 +108,7 @@ struct Attribution::State {
   void submit(const sb_bio& bio, Fills& fills, std::uint32_t file, std::uint64_t within, std::uint8_t owner);
   void resubmit(const sb_bio& bio, Fills& fills, std::uint32_t file, std::uint64_t end);
   Listing& listing_of(const FileKey& opened, const FileKey& real);
+  void compact(Fills& fills, std::uint64_t now_ns);
   void end_runs(const Session& session);
   void list_files(const Layers& layers, AttributionResult& result);
   void judge(const Session& session, AttributionResult& result) const;
@@ -119,6 +123,7 @@ struct Attribution::State {
   FileKey last_opened;
   std::unordered_map<std::uint64_t, Fills> direct;  ///< of read calls that have not returned: tid << 32 | read
   CauseSets sets;
+  std::unordered_map<std::uint32_t, std::uint32_t> last_returned;  ///< TID → its last read call that has returned
   std::uint64_t malformed = 0;
   std::uint32_t last_process = 0;
 
@@ -213,6 +218,8 @@ void Attribution::State::on_read(const sb_read& read) {
   // The length of a vectored read is not known where it never reached the page cache.
   listing.calls.requested += std::max(std::min<std::uint64_t>(read.count, kMostOfACall), returned);
   listing.calls.returned += returned;
+  std::uint32_t& last = last_returned[read.head.tid];
+  last = std::max(last, read.read);
   if (returned != 0) got(read, listing, read.pos, *end);
   if (!direct.empty()) {
     const auto call = direct.find(std::uint64_t{read.head.tid} << 32 | read.read);
@@ -335,6 +342,14 @@ void Attribution::State::submit(const sb_bio& bio, Fills& fills, std::uint32_t f
   resolver.bios.add({device_begin, device_begin + within, bio.file_pos, &fills, file, fill.bio});
   fills.replace(bio.file_pos, end, fill, runs);
   if (first && !runs.empty()) settle();
+  if (is_file && fills.crowded()) compact(fills, bio.head.time_ns);
+}
+
+void Attribution::State::compact(Fills& fills, std::uint64_t now_ns) {
+  fills.compact(page, now_ns > kLongestRead ? now_ns - kLongestRead : 0, [&](std::uint32_t tid, std::uint32_t read) {
+    const auto last = last_returned.find(tid);
+    return last != last_returned.end() && read <= last->second;
+  });
 }
 
 /// A bio of a stacked device goes on to the device below: the same pages, the same owner, one more layer.
@@ -372,6 +387,7 @@ void Attribution::State::on_fill(const sb_fill& fill) {
   File& file = resolver.file(resolver.file_index(FileKey(fill.file)));
   file.fills.replace(fill.pos, within, announced, runs);
   if (!runs.empty()) resolver.dispose(file, runs, "completion_by_refill");
+  if (file.fills.crowded()) compact(file.fills, fill.head.time_ns);
 }
 
 void Attribution::State::on_request(const sb_request& request) {
@@ -425,6 +441,7 @@ void Attribution::State::on_backing(const sb_backing& backing) {
 
 void Attribution::State::on_task(const sb_task& task) {
   resolver.ledger.task(task);
+  last_returned.erase(task.task);  // its number begins anew with its next owner
   if (task.event != SB_TASK_EXIT || direct.empty()) return;
   for (auto call = direct.begin(); call != direct.end();) {
     if (call->first >> 32 != task.task) {
@@ -509,11 +526,13 @@ void Attribution::State::judge(const Session& session, AttributionResult& result
     if (distance > line.bracket_bytes) ++outside;
   }
   result.losses["residual"] = outside;
-  // A completion that one of its two hooks missed is recovered if the other saw it, and the kernel's counters judge that.
+  // A completion that one of its two hooks missed is recovered if the other saw it, and the kernel's counters judge
+  // that.
   std::uint64_t missed = 0;
   for (const HookStatus& hook : session.hooks)
     if (hook.attached && hook.second_sight) missed += hook.recursion_misses.value_or(0);
-  const bool checked = std::ranges::all_of(result.ledger, [](const LedgerLine& line) { return line.residual_bytes.has_value(); });
+  const bool checked =
+      std::ranges::all_of(result.ledger, [](const LedgerLine& line) { return line.residual_bytes.has_value(); });
   (outside == 0 && checked ? result.recovered["second_sight_misses"] : result.losses["recursion"]) += missed;
   result.complete = std::ranges::all_of(result.losses, [](const auto& loss) { return loss.second == 0; });
 }

@@ -18,6 +18,9 @@ struct AttributionSetup {
   /// page-cache is proven only while the hooks named fill-* and bio-submit are attached.
   std::vector<HookStatus> hooks;
   std::uint32_t page_size = 4096;  ///< bytes
+  /// Runs of unreturned bytes of one file from which on scattered pages are kept as bits. Changes no answer; tests
+  /// lower it.
+  std::size_t crowded_at = 4096;
 };
 
 class Attribution {

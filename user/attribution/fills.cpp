@@ -23,6 +23,7 @@ void Fills::split(Runs::iterator run, std::uint64_t at) {
 
 void Fills::take(std::uint64_t begin, std::uint64_t end, std::vector<Run>& out) {
   if (begin >= end) return;
+  thaw(begin, end);
   for (auto run = first_after(begin); run != runs_.end() && run->first < end;) {
     if (run->first < begin) {
       split(run, begin);
@@ -37,6 +38,7 @@ void Fills::take(std::uint64_t begin, std::uint64_t end, std::vector<Run>& out) 
 
 void Fills::replace(std::uint64_t begin, std::uint64_t end, const Fill& fill, std::vector<Run>& out) {
   if (begin >= end) return;
+  thaw(begin, end);
   // The usual case is a bio over exactly the pages that were announced: no node is made or freed.
   if (const auto same = runs_.find(begin); same != runs_.end() && same->second.end == end) {
     out.push_back({begin, end, same->second.fill});
@@ -45,6 +47,38 @@ void Fills::replace(std::uint64_t begin, std::uint64_t end, const Fill& fill, st
     take(begin, end, out);
     runs_.emplace(begin, Tail{end, fill});
   }
+}
+
+void Fills::take_all(std::vector<Run>& out) {
+  for (const auto& [begin, tail] : runs_) out.push_back({begin, tail.end, tail.fill});
+  runs_.clear();
+  frozen_.take_totals([&](const Fill& fill, std::uint64_t pages) { out.push_back({0, pages * page_, fill}); });
+}
+
+/// Moves the whole pages of short runs to the frozen ones. Only what is the same for every consumer to come.
+void Fills::freeze(std::uint64_t page) {
+  page_ = page;
+  for (auto run = runs_.begin(); run != runs_.end();) {
+    const auto here = run++;
+    const Fill fill = here->second.fill;
+    const std::uint64_t begin = here->first, end = here->second.end;
+    if (fill.state == FillState::in_flight || fill.read != 0 || fill.done_ns > 1) continue;
+    const std::uint64_t first = begin / page + (begin % page != 0 ? 1 : 0), last = end / page;
+    if (first >= last || last - first >= kShort || !frozen_.put(fill, first, last - first)) continue;
+    if (last * page < end) runs_.emplace_hint(run, last * page, Tail{end, fill});
+    if (begin < first * page)
+      here->second.end = first * page;
+    else
+      runs_.erase(here);
+  }
+}
+
+/// Makes runs again of the frozen pages that [begin, end) touches.
+void Fills::thaw(std::uint64_t begin, std::uint64_t end) {
+  if (frozen_.empty()) return;
+  frozen_.thaw(begin / page_, (end - 1) / page_, [&](const Fill& fill, std::uint64_t first, std::uint64_t count) {
+    runs_.emplace(first * page_, Tail{(first + count) * page_, fill});
+  });
 }
 
 const Fill* Fills::in_flight(std::uint64_t begin, std::uint64_t end) const {
@@ -62,7 +96,7 @@ void Fills::join(std::uint64_t begin, std::uint64_t end) {
   while (run != runs_.end() && run->first <= end) {
     const auto next = std::next(run);
     if (next == runs_.end()) return;
-    if (run->second.end == next->first && run->second.fill.state == FillState::filled &&
+    if (run->second.end == next->first && run->second.fill.state != FillState::in_flight &&
         run->second.fill == next->second.fill) {
       run->second.end = next->second.end;
       runs_.erase(next);

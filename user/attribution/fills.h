@@ -4,11 +4,13 @@
 // the number of events.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <vector>
 
 #include "attribution/causes.h"
+#include "attribution/frozen.h"
 
 namespace servedby::attribution {
 
@@ -59,9 +61,17 @@ class Fills {
   void change(BioSlot bio, std::uint64_t begin, std::uint64_t end, Change&& change);
   /// The first run in [begin, end) that is in flight, or null.
   [[nodiscard]] const Fill* in_flight(std::uint64_t begin, std::uint64_t end) const;
-  /// Moves everything to the end of `out`.
-  void take_all(std::vector<Run>& out) { take(0, UINT64_MAX, out); }
-  [[nodiscard]] std::size_t runs() const { return runs_.size(); }
+  /// Moves everything to the end of `out`; frozen pages of one kind as one run, whose place means nothing.
+  void take_all(std::vector<Run>& out);
+
+  /// True now and then, as the runs become more: then compact() is worth its time.
+  [[nodiscard]] bool crowded() const { return runs_.size() >= crowded_at_; }
+  /// Makes the runs fewer without changing any answer. `finished`: whether the read call that started a fill has
+  /// returned, so that whoever takes the bytes is another. `long_ago_ns`: no read that began before it is still open.
+  template <class Finished>
+  void compact(std::uint64_t page, std::uint64_t long_ago_ns, Finished&& finished);
+  /// For tests: compact() is worth it from this many runs on.
+  void set_crowded_at(std::size_t runs) { least_crowded_ = crowded_at_ = runs; }
 
  private:
   struct Tail {
@@ -73,8 +83,15 @@ class Fills {
   Runs::iterator first_after(std::uint64_t pos);
   void split(Runs::iterator run, std::uint64_t at);
   void join(std::uint64_t begin, std::uint64_t end);
+  void freeze(std::uint64_t page);
+  void thaw(std::uint64_t begin, std::uint64_t end);
+
+  static constexpr std::uint64_t kShort = 256;  ///< pages: longer runs take less memory as they are
 
   Runs runs_;
+  FrozenPages<Fill> frozen_;
+  std::uint64_t page_ = 0;  ///< bytes, of what is frozen
+  std::size_t least_crowded_ = 4096, crowded_at_ = 4096;
 };
 
 template <class Change>
@@ -93,6 +110,19 @@ void Fills::change(BioSlot bio, std::uint64_t begin, std::uint64_t end, Change&&
     ++run;
   }
   join(begin, end);
+}
+
+template <class Finished>
+void Fills::compact(std::uint64_t page, std::uint64_t long_ago_ns, Finished&& finished) {
+  for (auto& [begin, tail] : runs_) {
+    Fill& fill = tail.fill;
+    if (fill.state != FillState::filled) continue;
+    if (fill.read != 0 && finished(fill.tid, fill.read)) fill.tid = fill.read = 0;
+    if (fill.done_ns != 0 && fill.done_ns < long_ago_ns) fill.done_ns = 1;  // before any read that is still open
+  }
+  join(0, UINT64_MAX);
+  freeze(page);
+  crowded_at_ = std::max(least_crowded_, 2 * runs_.size());
 }
 
 }  // namespace servedby::attribution

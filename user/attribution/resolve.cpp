@@ -36,7 +36,8 @@ Why unproven(const std::vector<HookStatus>& hooks) {
 
 }  // namespace
 
-Resolver::Resolver(const StorageStack& stack, const std::vector<HookStatus>& hooks) : causes(stack) {
+Resolver::Resolver(const StorageStack& stack, const std::vector<HookStatus>& hooks, std::size_t crowded_at)
+    : causes(stack), crowded_at_(crowded_at) {
   const Why why = unproven(hooks);
   absent_ = causes.ended(why == Why::none ? End::page_cache : End::unknown, why);
   warmed_ = why == Why::none ? causes.ended(End::page_cache, Why::none, true) : absent_;
@@ -45,7 +46,11 @@ Resolver::Resolver(const StorageStack& stack, const std::vector<HookStatus>& hoo
 
 std::uint32_t Resolver::file_index(const FileKey& key) {
   const auto [found, added] = index_.try_emplace(key, static_cast<std::uint32_t>(files_.size()));
-  if (added) files_.emplace_back().key = key;
+  if (added) {
+    File& file = files_.emplace_back();
+    file.key = key;
+    file.fills.set_crowded_at(crowded_at_);
+  }
   return found->second;
 }
 
@@ -132,14 +137,16 @@ void Resolver::recover(const Run& run, const char* how, int depth, std::vector<S
 
 void Resolver::serve(DeviceNumber dev, Serving* serving, std::uint64_t begin, std::uint64_t end, std::uint64_t issue_ns,
                      std::vector<Slice>& out) {
+  if (serving == nullptr) {
+    out.push_back({begin, end, causes.device(dev), false, causes.served_by_file(dev)});
+    return;
+  }
   std::vector<Range> open{{begin, end}};
-  if (serving != nullptr) consume_backing(*serving, begin, end, issue_ns, 0, open, out);
-  const bool unseen = serving != nullptr || causes.served_by_file(dev);
+  consume_backing(*serving, begin, end, issue_ns, 0, open, out);
   // Where a part of a request is known to be served by a file, the rest of it is too.
-  const CauseId rest = serving != nullptr && !causes.served_by_file(dev)
-                           ? causes.below(dev, causes.ended(End::unknown, Why::backing_unseen))
-                           : causes.device(dev);
-  for (const auto& [from, to] : open) out.push_back({from, to, rest, false, unseen});
+  const CauseId rest = causes.served_by_file(dev) ? causes.device(dev)
+                                                  : causes.below(dev, causes.ended(End::unknown, Why::backing_unseen));
+  for (const auto& [from, to] : open) out.push_back({from, to, rest, false, true});
 }
 
 /// Takes the bytes that a request's worker read for [begin, end) of its device; what was not read stays in `open`.

@@ -58,7 +58,7 @@ struct Slice {
 
 class Resolver {
  public:
-  Resolver(const StorageStack& stack, const std::vector<HookStatus>& hooks);
+  Resolver(const StorageStack& stack, const std::vector<HookStatus>& hooks, std::size_t crowded_at);
 
   std::uint32_t file_index(const FileKey& key);
   File& file(std::uint32_t index) { return files_[index]; }
@@ -105,6 +105,7 @@ class Resolver {
 
   static constexpr int kMaxRecursion = 16;
 
+  std::size_t crowded_at_;
   std::deque<File> files_;
   std::unordered_map<FileKey, std::uint32_t, FileKeyHash> index_;
   CauseId absent_ = 0;                     ///< bytes of which nothing is known

@@ -212,6 +212,22 @@ TEST_F(Honesty, SkippedProgramsOfAnotherHookMakeItIncompleteOnly) {
   EXPECT_THAT(bytes_of(result.served_by), ElementsAre(Pair(kCache, M)));
 }
 
+TEST_F(Honesty, WhatASecondHookSawIsJudgedByTheCounters) {
+  scene.session.hooks[5].second_sight = true;  // one of the two hooks of a completion
+  scene.session.hooks[5].recursion_misses = 7;
+  scene.cold(model, 0, M, target(100, 1));
+  scene.read(model, 0, 2 * M, target(100, 1));
+  const AttributionResult result = scene.result();
+  expect_whole(result);
+  EXPECT_EQ(result.recovered.at("second_sight_misses"), 7U);
+  EXPECT_EQ(bytes_of(result.served_by)[kCache], M);
+  scene.session.after.block[kNvme0].read_bytes += 512;
+  EXPECT_FALSE(scene.result().complete);
+  EXPECT_EQ(scene.result().losses.at("recursion"), 7U);
+  scene.session.after.block[kNvme0].counting = false;
+  EXPECT_FALSE(scene.result().complete);  // nothing judges it
+}
+
 TEST_F(Honesty, EveryClassOfLossIsListed) {
   scene.read(model, 0, M, target(100, 1));
   const AttributionResult result = scene.result();

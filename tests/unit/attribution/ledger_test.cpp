@@ -76,7 +76,7 @@ TEST_F(LedgerOf, DroppedCompletionsAreTheResidual) {
   EXPECT_THAT(bytes_of(result.served_by), ElementsAre(Pair(Via{"nvme0n1"}, M)));
 }
 
-TEST_F(LedgerOf, LiveAttachAllowsTheBracket) {
+TEST_F(LedgerOf, AResidualWithinTheBracketIsAllowed) {
   scene.cold(model, 0, M, target(100, 1));
   scene.read(model, 0, M, target(100, 1));
   scene.session.after.block[kNvme0].read_bytes += 4 * K;
@@ -89,7 +89,7 @@ TEST_F(LedgerOf, LiveAttachAllowsTheBracket) {
   scene.session.after.block[kNvme0].read_bytes -= 8 * K;
   EXPECT_TRUE(scene.result().complete);
   EXPECT_EQ(scene.result().ledger[1].residual_bytes, -4 * static_cast<std::int64_t>(K));
-  scene.session.attached_live = false;
+  scene.session.bracket.device_bytes[kNvme0] = 4 * K - 1;
   EXPECT_FALSE(scene.result().complete);
   EXPECT_EQ(scene.result().losses.at("residual"), 1U);
 }

@@ -168,6 +168,28 @@ TEST_F(Reads, BytesPastTheEndOfTheFileAreTheirOwnPart) {
   EXPECT_EQ(result.wasted_bytes, 0U);
 }
 
+TEST_F(Reads, ScatteredReadaheadTakesLittleMemoryAndNoAnswer) {
+  // Far more runs than are kept as such, then all of it is taken or left.
+  scene.crowded_at = 64;
+  model.size = 1024 * M;
+  const std::uint64_t reads = 4000;
+  std::uint32_t number = 0;
+  for (std::uint64_t i = 0; i < reads; ++i) {
+    const std::uint64_t at = (i * 7919) % reads * 128 * K;
+    scene.cold(model, at, 128 * K, target(100, ++number));
+    scene.read(model, at + 60 * K + 5, 4 * K, target(100, number));
+  }
+  scene.read(model, 0, 10 * M, target(101, 1));
+  scene.cold(model, 200 * M, M, target(101, 2));
+  const AttributionResult result = scene.result();
+  expect_whole(result);
+  const std::uint64_t again = 10 * M / (128 * K) * 4 * K;  // bytes of the first 10 MiB that had been returned
+  EXPECT_THAT(bytes_of(result.served_by),
+              ElementsAre(Pair(kDrive, reads * 4 * K + 10 * M - again), Pair(kCache, again)));
+  EXPECT_EQ(row_of(result, kDrive)->prefetched_bytes, 10 * M - again);
+  EXPECT_EQ(result.wasted_bytes, reads * 124 * K + M - (10 * M - again));
+}
+
 TEST_F(Reads, ShortReadCountsWhatItReturned) {
   scene.cold(model, 0, M, target(100, 1));
   scene.put(scene.read_record(model, 0, 1000, target(100, 1), 0, M), SB_READ, 100);

@@ -55,7 +55,15 @@ class Scene {
     add_device(kDm0, "dm-0", DeviceKind::dm);
     for (const char* name :
          {"read-entry", "read-return", "fill-readahead", "fill-folio", "bio-submit", "request-done", "backing-lookup"})
-      session.hooks.push_back({name, std::string("kprobe:") + name, "kprobe", true, true, "", 1, 0});
+      session.hooks.push_back({.name = name,
+                               .how = std::string("kprobe:") + name,
+                               .tier = "kprobe",
+                               .attached = true,
+                               .served_by = true,
+                               .second_sight = false,
+                               .why_not = "",
+                               .runs = 1,
+                               .recursion_misses = 0});
     session.tier = "kprobe";
     session.target_pid = 100;
   }
@@ -215,7 +223,7 @@ class Scene {
   AttributionResult result() {
     for (const auto& [tid, bytes] : task_bytes) session.after.tasks[tid].read_bytes = bytes;
     session.stack = stack;
-    Attribution attribution({stack, session.hooks, 4096});
+    Attribution attribution({stack, session.hooks, page_size, crowded_at});
     for (const auto& record : records) attribution.feed(record);
     return attribution.finish(session);
   }
@@ -229,6 +237,8 @@ class Scene {
   }
 
   StorageStack stack;
+  std::uint32_t page_size = 4096;
+  std::size_t crowded_at = 4096;
   std::map<std::uint32_t, std::uint64_t> task_bytes;  ///< read_bytes of /proc/PID/task/TID/io
 
  private:
