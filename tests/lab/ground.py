@@ -24,6 +24,10 @@ class Wrong(Exception):
     """The answer is not the one that the state demands."""
 
 
+class Incomplete(Wrong):
+    """The profiler lost something and says so: no answer, but no wrong one either."""
+
+
 def must(condition, text):
     if not condition:
         raise Wrong(text)
@@ -190,14 +194,19 @@ class Ground:
         sh("sh", "-c", "touch /run/warm; cat /run/warm; seq 1 2; sleep 0.01; (cat /run/warm &); wait; "
                        "dd if=/dev/zero of=/dev/null bs=1 count=1 status=none")
 
-    def run(self, *command, options=(), name=None, exit_code=0):
-        """servedby run; returns its result."""
+    def run(self, *command, options=(), name=None, exit_code=0, lossless=True):
+        """servedby run; returns its result. `lossless`: one that says that it is not complete raises Incomplete."""
         out = f"/run/{name or 'result'}.json"
         words = [self.servedby, "run", "--quiet", "--force", "-o", out, *options, "--", *command]
         done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         same(done.returncode, exit_code, f"exit code of {' '.join(words)}: {done.stderr[-600:]}")
         with open(out) as f:
-            return json.load(f)
+            result = json.load(f)
+        if lossless and not result["complete"]:
+            unchanging(result)
+            lost = {k: v for k, v in result["losses"].items() if v}
+            raise Incomplete(f"complete is false: {lost}; {ledger_text(result)}")
+        return result
 
     def probe(self, path, **more):
         return self.run(self.servedby, "probe", "aimdo", "--no-checksum", path, **more)

@@ -17,7 +17,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
-from ground import (PAGE, Ground, Wrong, bytes_in, extents, forget, layers, ledger_text, line_of, must, of_file, read_through,
+from ground import (Ground, Incomplete, Wrong, bytes_in, extents, forget, layers, ledger_text, line_of, must, of_file, read_through,
                     resident, same, say, settle, sh, unchanging, whole)
 
 SCENARIOS = {}
@@ -200,6 +200,8 @@ def attach(g, pid, *options, exit_code):
     with open(out) as f:
         result = json.load(f)
     lost = {k: v for k, v in result["losses"].items() if v}
+    if exit_code == 0 and not result["complete"]:
+        raise Incomplete(f"complete is false: {lost}; {ledger_text(result)}")
     same(done.returncode, exit_code, f"exit code of attach ({done.stderr[-400:]}; {lost}; {ledger_text(result)})")
     return result
 
@@ -278,12 +280,10 @@ def tiers(g):
         for check in (cold, backing_warm, both_cold):
             try:
                 check(g, options=("--tier", tier))
+            except Incomplete as said:
+                say(f"    {tier} {check.__name__}: {said}")
             except Wrong as wrong:
-                with open("/run/result.json") as f:
-                    result = json.load(f)
-                lost = {k: v for k, v in result["losses"].items() if v}
-                must(not result["complete"] and lost, f"{tier} {check.__name__}: {wrong}")
-                say(f"    {tier} {check.__name__}: lost {lost} and says so")
+                raise Wrong(f"{tier} {check.__name__}: {wrong}") from wrong
 
 
 @scenario(14, "completions lost on purpose: the residual is exactly those bytes")
@@ -294,7 +294,7 @@ def sabotage(g):
         f.write("64")
     try:
         forget(g.model)
-        result = g.probe(g.model, options=("--lose-completions", "100"))
+        result = g.probe(g.model, options=("--lose-completions", "100"), lossless=False)
     finally:
         with open(limit, "w") as f:
             f.write(before)
@@ -352,7 +352,7 @@ def moving(g):
 @scenario(16, "the fill hook forced off: unknown, never page-cache")
 def blind(g):
     read_through(g.model)
-    result = g.probe(g.model, options=("--without", "fill"))
+    result = g.probe(g.model, options=("--without", "fill"), lossless=False)
     unchanging(result)
     same(layers(of_file(result, g.model)), {"unknown": g.size}, "layers")
     must(not any(s["via"][-1] == "page-cache" for s in result["served_by"]), "page-cache without proof")
@@ -361,7 +361,8 @@ def blind(g):
 @scenario(17, "the counters tier: 1, 2, 4 and 5 inferred rightly")
 def counters(g):
     def inferred(path, via, what):
-        result = g.run(g.servedby, "probe", "sequential", "--no-checksum", path, options=("--tier", "counters"))
+        result = g.run(g.servedby, "probe", "sequential", "--no-checksum", path, options=("--tier", "counters"),
+                       lossless=False)
         unchanging(result)
         same(result["tier"], "counters", "tier")
         must(all(s["evidence"] == "inferred" for s in result["served_by"]), "something is not marked inferred")
@@ -370,7 +371,8 @@ def counters(g):
     forget(g.model)
     inferred(g.model, g.drive, "cold")
     read_through(g.model)
-    result = g.run(g.servedby, "probe", "sequential", "--no-checksum", g.model, options=("--tier", "counters"))
+    result = g.run(g.servedby, "probe", "sequential", "--no-checksum", g.model, options=("--tier", "counters"),
+                   lossless=False)
     must(set(layers(result)) == {"page-cache"} and layers(result)["page-cache"] >= g.size, f"warm: {layers(result)}")
     read_through(g.image)
     evict_inner(g)
@@ -398,6 +400,8 @@ def proves(g):
     must(done.stdout, f"selfcheck said nothing but {done.stderr}")
     check = json.loads(done.stdout)
     wrong = [p for p in check["proofs"] if not p["exact"]]
+    if wrong and not any(p.get("complete", True) for p in wrong):
+        raise Incomplete(f"not exact, since events were lost: {wrong}")
     must(not wrong, f"not exact: {wrong}")
     same((len(check["proofs"]), check["exact"], done.returncode), (5, True, 0), "proofs, exact, exit code")
     same([n for n in os.listdir(g.plain) if "selfcheck" in n], [], "files left behind")
@@ -422,7 +426,12 @@ def main():
         ground = Ground(kind, options.servedby)
         for number in only:
             title, check = SCENARIOS[number]
-            for turn in range(options.repeat if number in repeated else 1):
+            turns = options.repeat if number in repeated else 1
+            incomplete = 0
+            allowed = turns // 20 or 2  # results that say they are not complete; a wrong one is never allowed
+            for turn in range(turns + allowed):
+                if turn - incomplete == turns:
+                    break
                 began = time.monotonic()
                 try:
                     settle()
@@ -430,11 +439,19 @@ def main():
                     check(ground)
                     passed += 1
                     print(f"pass {kernel} {kind} {number:2} {title} ({time.monotonic() - began:.0f} s)", flush=True)
-                except (Wrong, subprocess.CalledProcessError, OSError) as wrong:
-                    failed += 1
-                    print(f"FAIL {kernel} {kind} {number:2} {title}\n     {wrong}", flush=True)
-                    if options.out and os.path.exists("/run/result.json"):
-                        sh("cp", "/run/result.json", f"{options.out}/{kernel}-{kind}-{number}-{turn}.json")
+                    continue
+                except Incomplete as said:
+                    incomplete += 1
+                    print(f"again {kernel} {kind} {number:2} {said}", flush=True)
+                    if incomplete <= allowed and turn + 1 < turns + allowed:
+                        continue
+                    wrong = said
+                except (Wrong, subprocess.CalledProcessError, OSError, KeyError) as trouble:
+                    wrong = trouble
+                failed += 1
+                print(f"FAIL {kernel} {kind} {number:2} {title}\n     {wrong}", flush=True)
+                if options.out and os.path.exists("/run/result.json"):
+                    sh("cp", "/run/result.json", f"{options.out}/{kernel}-{kind}-{number}-{turn}.json")
         ground.close()
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
