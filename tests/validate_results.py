@@ -11,7 +11,7 @@ import json
 import pathlib
 import sys
 
-import jsonschema
+import jsonschema.validators
 
 SCHEMAS = pathlib.Path(__file__).resolve().parent.parent / "docs" / "schema"
 
@@ -48,18 +48,28 @@ def broken_promises(result):
         yield "complete, though something was lost"
 
 
+def broken_sums(probe):
+    """The same for a servedby.probe/1."""
+    total = sum(file["bytes"] for file in probe["files"])
+    if total != probe["bytes"]:
+        yield f"files sum to {total} bytes, not {probe['bytes']}"
+
+
+PROMISES = {"servedby.result/1": broken_promises, "servedby.probe/1": broken_sums}
+
+
 def faults(document):
     schema = schema_of(document)
     if schema is None:
         yield "names no schema that docs/schema has"
         return
-    validator = jsonschema.Draft202012Validator(schema)
+    validator = jsonschema.validators.validator_for(schema)(schema)
     wrong = False
     for error in validator.iter_errors(document):
         wrong = True
         yield f"{'/'.join(map(str, error.absolute_path)) or 'document'}: {error.message[:300]}"
-    if not wrong and document["schema"] == "servedby.result/1":
-        yield from broken_promises(document)
+    if not wrong and document["schema"] in PROMISES:
+        yield from PROMISES[document["schema"]](document)
 
 
 def main(paths):
@@ -67,7 +77,8 @@ def main(paths):
         sys.exit(__doc__)
     bad = 0
     for schema in SCHEMAS.glob("*.json"):
-        jsonschema.Draft202012Validator.check_schema(json.loads(schema.read_text()))
+        text = json.loads(schema.read_text())
+        jsonschema.validators.validator_for(text).check_schema(text)
     for path in paths:
         try:
             found = list(faults(json.loads(pathlib.Path(path).read_text(encoding="utf-8"))))
