@@ -22,16 +22,8 @@ extern const Command command_report;
 
 const std::vector<const Command*>& all_commands() {
   static const std::vector<const Command*> commands{
-      &command_run,
-      &command_attach,
-      &command_doctor,
-      &command_selfcheck,
-      &command_layers,
-      &command_residency,
-      &command_evict,
-      &command_probe,
-      &command_model,
-      &command_report,
+      &command_run,       &command_attach, &command_doctor, &command_selfcheck, &command_layers,
+      &command_residency, &command_evict,  &command_probe,  &command_model,     &command_report,
   };
   return commands;
 }

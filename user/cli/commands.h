@@ -8,14 +8,14 @@
 
 namespace servedby::cli {
 
-/// A command adds its subcommand and options to `app` and leaves in `run` what to do when it was chosen. `run` returns the
-/// exit code of the process.
+/// A command adds its subcommand and options to `app` and leaves in `run` what to do when it was chosen. `run` returns
+/// the exit code of the process.
 struct Command {
   void (*add)(CLI::App& app, std::function<int()>& run);
 };
 
-/// Every command in the order of --help. A file command_<name>.cpp defines `extern const Command command_<name>`; commands.cpp
-/// lists it.
+/// Every command in the order of --help. A file command_<name>.cpp defines `extern const Command command_<name>`;
+/// commands.cpp lists it.
 const std::vector<const Command*>& all_commands();
 
 /// Parses and runs. Returns the process's exit code (Exit::usage for a wrong option, one line on stderr).
