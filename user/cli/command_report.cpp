@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "report/headline.h"
 #include "report/load.h"
 #include "report/output_file.h"
 #include "report/result_json.h"
@@ -42,7 +43,7 @@ int report_file(const Options& options) {
   const auto written =
       to_file ? report::write_output(options.output, content, options.force) : report::print_output(content);
   if (!written) return fail(written.error());
-  return static_cast<int>(report::flag_of(*result, "complete") ? Exit::done : Exit::incomplete);
+  return static_cast<int>(report::lost_something(*result) ? Exit::incomplete : Exit::done);
 }
 
 void add(CLI::App& app, std::function<int()>& run) {

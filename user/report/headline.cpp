@@ -118,6 +118,8 @@ std::string answer(const Tree& result, const std::vector<Served>& served, std::u
 }
 
 std::string incompleteness(const Tree& result) {
+  if (!lost_something(result))
+    return "Not traced (complete: false): the answer is inferred from the kernel's counters.";
   std::vector<std::string> kinds;
   for (const auto& [name, count] : nonzero_in(result, "losses")) {
     kinds.push_back(fmt::format("{} {}", printable(name), count));
@@ -221,14 +223,18 @@ std::string verdict_of(const Tree& ledger_line) {
   return differs;
 }
 
+bool lost_something(const Tree& result) {
+  if (flag_of(result, "complete")) return false;
+  return text_of(result, "tier") != "counters" || !nonzero_in(result, "losses").empty();
+}
+
 std::vector<std::string> headline(const Tree& result) {
-  const bool complete = flag_of(result, "complete");
   const std::uint64_t total = number_of(object_of(result, "reads"), "bytes_returned");
   const std::vector<Served> served = served_list(result);
   if (total != 0 && served.empty()) throw Malformed("served_by: no entry though bytes were returned");
   std::vector<std::string> lines;
-  if (!complete) lines.push_back(incompleteness(result));
-  lines.push_back(answer(result, served, total, complete));
+  if (!flag_of(result, "complete")) lines.push_back(incompleteness(result));
+  lines.push_back(answer(result, served, total, !lost_something(result)));
   lines.push_back(sureness(result, served));
   if (lines.size() < 3) {
     if (std::string change = what_would_change(result, served); !change.empty()) lines.push_back(std::move(change));

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <set>
@@ -41,7 +42,12 @@ std::string split_text(const Tree& served_by, std::uint64_t whole, bool complete
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-std::string layers_text(const Tree& result, bool complete) {
+/// Whether one of `lines` says it already.
+bool said_in(const std::vector<std::string>& lines, const std::string& text) {
+  return std::ranges::any_of(lines, [&](const std::string& line) { return line.find(text) != std::string::npos; });
+}
+
+std::string layers_text(const Tree& result, bool complete, const std::vector<std::string>& headline) {
   const Tree& reads = object_of(result, "reads");
   const std::uint64_t total = number_of(reads, "bytes_returned");
   if (total == 0) return {};
@@ -64,7 +70,8 @@ std::string layers_text(const Tree& result, bool complete) {
     table.add({layer, std::to_string(bytes), size_text(bytes), complete ? share_text(bytes, total) : "",
                decimal(number_in(entry, "prefetched_bytes")), decimal(number_in(entry, "reads")),
                wait ? time_text(*wait) : "", evidence});
-    if (const auto why = text_in(entry, "why")) {
+    const auto why = text_in(entry, "why");
+    if (why && !said_in(headline, printable(*why))) {
       std::string& layers = reasons[printable(*why)];  // one doubt is often that of several layers
       layers += (layers.empty() ? "" : ", ") + layer;
     }
@@ -161,6 +168,21 @@ std::set<std::string> layers_used(const Tree& result) {
   return names;
 }
 
+/// Warnings, but not those that only repeat the doubt of an answer.
+std::string warnings_text(const Tree& result) {
+  std::vector<std::string> doubts;
+  for (const Tree& entry : list_of(result, "served_by")) {
+    if (const auto why = text_in(entry, "why"); why && !why->empty()) doubts.push_back(*why);
+  }
+  std::string text;
+  if (list_in(result, "warnings").empty()) return text;
+  for (const std::string& warning : texts_of(result, "warnings")) {
+    const bool repeats = std::ranges::any_of(doubts, [&](const std::string& why) { return warning.ends_with(why); });
+    if (!repeats) text += fmt::format("Warning: {}\n", printable(warning));
+  }
+  return text;
+}
+
 std::string remarks_text(const Tree& result) {
   std::string text = mmap_text(result);
   if (const auto bytes = number_in(result, "wasted_bytes"); bytes.value_or(0) != 0) {
@@ -182,12 +204,9 @@ std::string remarks_text(const Tree& result) {
   text += counts_line("Lost", result, "losses");
   text += counts_line("Recovered (missed by one hook, seen by another)", result, "recovered");
   text += counts_line("At the edges of the session (not lost)", result, "edges");
-  for (const char* name : {"warnings", "not_seen"}) {
-    if (list_in(result, name).empty()) continue;
-    for (const std::string& line : texts_of(result, name)) {
-      text += fmt::format("{}: {}\n", std::string_view(name) == "warnings" ? "Warning" : "Not seen", printable(line));
-    }
-  }
+  text += warnings_text(result);
+  if (list_in(result, "not_seen").empty()) return text;
+  for (const std::string& line : texts_of(result, "not_seen")) text += fmt::format("Not seen: {}\n", printable(line));
   return text;
 }
 
@@ -227,16 +246,17 @@ std::string context_line(const Tree& result) {
 
 std::string whole_text(const Tree& result, const TextStyle& style) {
   if (text_of(result, "schema") != result_schema) throw Malformed(std::string("schema: not ") + result_schema);
-  const bool complete = flag_of(result, "complete");
+  const bool complete = !lost_something(result);
+  const std::vector<std::string> lines = headline(result);
   std::string text;
   bool first = true;
-  for (const std::string& line : headline(result)) {
+  for (const std::string& line : lines) {
     const char* on = !style.colour || !first ? "" : complete ? "\033[1m" : "\033[1;31m";
     text += on + line + (*on == '\0' ? "\n" : "\033[0m\n");
     first = false;
   }
   for (const std::string& block :
-       {layers_text(result, complete), files_text(result, complete, style.most_files), ledger_text(result),
+       {layers_text(result, complete, lines), files_text(result, complete, style.most_files), ledger_text(result),
         remarks_text(result), style.hooks ? hooks_text(result) : std::string(), context_line(result)}) {
     if (!block.empty()) text += "\n" + block;
   }

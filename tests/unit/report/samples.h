@@ -178,6 +178,7 @@ inline Sample unknown() {
 inline Sample counters() {
   Sample sample{"counters", result({served({"loop0", "page-cache"}, 42470000000)}), session()};
   sample.result.tier = "counters";
+  sample.result.complete = false;  // nothing was traced
   sample.session.tier = "counters";
   sample.session.hooks.clear();
   sample.session.counts.devices.clear();
@@ -185,6 +186,7 @@ inline Sample counters() {
   ServedBy& served = sample.result.served_by[0];
   served.evidence = Evidence::inferred;
   served.why = "other readers of loop0 would look the same";
+  sample.session.warnings = {"inferred from counters: " + served.why};
   sample.result.files.clear();
   LedgerLine process;
   process.boundary = "process";

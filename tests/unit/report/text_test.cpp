@@ -166,18 +166,41 @@ TEST(Text, Unknown) {
   EXPECT_EQ(lines[0], "Not known: which layer had 2.00 GiB (100.0 %) of the 2.00 GiB that were read in 3.21 s.");
   EXPECT_EQ(lines[2],
             "Unknown because: the fill hook is off (hook fill-readahead is not attached: forced off by --without).");
-  EXPECT_THAT(text_of_sample(samples::unknown()), HasSubstr("  unknown: the fill hook is off\n"));
+  Sample sample = samples::unknown();
+  sample.result.served_by.push_back(samples::served({"loop0", "unknown"}, 0));
+  sample.result.served_by.back().why = "events were lost";
+  EXPECT_THAT(text_of_sample(sample), HasSubstr("  loop0 > unknown: events were lost\n"));
+  EXPECT_THAT(text_of_sample(sample), Not(HasSubstr("  unknown: the fill hook is off\n")));  // the third line has it
 }
 
 TEST(Text, CountersSayThatTheyInferAndWhatTheDoubtIs) {
   const auto lines = headline(tree_of(samples::counters()));
-  EXPECT_THAT(lines[0], StartsWith("Not the drive: 39.55 GiB came from the backing file of loop0"));
-  EXPECT_EQ(lines[1], "Inferred from counters, not traced: other readers of loop0 would look the same.");
-  EXPECT_THAT(lines[2], HasSubstr("CAP_BPF"));
+  ASSERT_EQ(lines.size(), 3U);
+  EXPECT_EQ(lines[0], "Not traced (complete: false): the answer is inferred from the kernel's counters.");
+  EXPECT_EQ(lines[1],
+            "Not the drive: 39.55 GiB came from the backing file of loop0 in the host's page cache in 3.21 s; nvme0n1 "
+            "read 0 bytes.");
+  EXPECT_EQ(lines[2], "Inferred from counters, not traced: other readers of loop0 would look the same.");
   const std::string text = text_of_sample(samples::counters());
-  EXPECT_THAT(text, HasSubstr("inferred"));
+  EXPECT_THAT(text, HasSubstr("inferred\n"));
+  EXPECT_THAT(text, Not(HasSubstr("Warning")));  // it would only repeat the doubt
+  EXPECT_THAT(text, Not(HasSubstr("at least")));
   EXPECT_THAT(line_with(text, "Served by"), Not(HasSubstr("prefetched")));
   EXPECT_THAT(line_with(text, "process"), HasSubstr("not traced; counted by /proc/PID/task/*/io read_bytes"));
+  EXPECT_FALSE(lost_something(tree_of(samples::counters())));
+}
+
+TEST(Text, CountersThatWouldBeCompleteSayWhatWouldTrace) {
+  Sample sample = samples::counters();
+  sample.result.complete = true;
+  EXPECT_THAT(headline(tree_of(sample)).back(), HasSubstr("CAP_BPF"));
+}
+
+TEST(Text, CountersThatLostSomethingAreIncomplete) {
+  Sample sample = samples::counters();
+  sample.result.losses["processes_unseen"] = 2;
+  EXPECT_TRUE(lost_something(tree_of(sample)));
+  EXPECT_THAT(headline(tree_of(sample))[0], StartsWith("INCOMPLETE (lost: processes_unseen 2)"));
 }
 
 TEST(Text, IncompleteComesFirstAndNoNumberIsTheWhole) {
