@@ -172,7 +172,8 @@ TEST(ResultJson, ADeviceThatTheKernelDoesNotCountHasNoCount) {
   Sample sample = samples::page_cache();
   sample.session.after.block[samples::drive_number].counting = false;
   sample.session.after.block[samples::loop_number].read_bytes = 0;  // less than before: another device by now
-  for (const Tree& layer : tree_of(sample).at("layers")) EXPECT_FALSE(layer.contains("kernel_read_bytes"));
+  const Tree tree = tree_of(sample);
+  for (const Tree& layer : tree.at("layers")) EXPECT_FALSE(layer.contains("kernel_read_bytes"));
 }
 
 TEST(ResultJson, CountersDoNotKnowCallsNorPrefetching) {
