@@ -3,6 +3,7 @@
 // scattered.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <unordered_map>
@@ -27,8 +28,13 @@ class FrozenPages {
       if (sets_.size() == kKinds) return false;
       set = &sets_.emplace_back(kind);
     }
-    for (std::uint64_t page = first; page < first + count; ++page)
-      set->chunks[page / kChunk][page % kChunk / 64] |= std::uint64_t{1} << page % 64;
+    for (std::uint64_t page = first; page < first + count;) {
+      Bits& bits = set->chunks[page / kChunk];
+      do {
+        bits[page % kChunk / 64] |= std::uint64_t{1} << page % 64;
+        ++page;
+      } while (page < first + count && page % kChunk != 0);
+    }
     set->pages += count;
     return true;
   }
@@ -49,7 +55,7 @@ class FrozenPages {
           }
           continue;
         }
-        thaw_chunk(set, chunk->second, number * kChunk, first, last, sink);
+        if (!thaw_chunk(set, chunk->second, number * kChunk, first, last, sink)) continue;
         bool left = false;
         for (const std::uint64_t word : chunk->second) left = left || word != 0;
         if (!left) set.chunks.erase(chunk);
@@ -82,32 +88,40 @@ class FrozenPages {
     return next;
   }
 
+  /// False where none of the pages was there.
   template <class Sink>
-  static void thaw_chunk(Set& set, Bits& bits, std::uint64_t base, std::uint64_t first, std::uint64_t last,
+  static bool thaw_chunk(Set& set, Bits& bits, std::uint64_t base, std::uint64_t first, std::uint64_t last,
                          Sink& sink) {
-    const std::uint64_t from = first > base ? first - base : 0,
-                        to = last - base < kChunk - 1 ? last - base : kChunk - 1;
+    const std::uint64_t from = first > base ? first - base : 0;
+    const std::uint64_t to = last - base < kChunk - 1 ? last - base : kChunk - 1;
+    bool any = false;
     std::uint64_t run = 0;
-    for (std::uint64_t i = from; i <= to; ++i) {
-      std::uint64_t& word = bits[i / 64];
-      if (word == 0 && run == 0) {
-        i |= 63;  // nothing in this word
+    const auto end_run = [&](std::uint64_t end) {
+      if (run == 0) return;
+      sink(set.kind, base + end - run, run);
+      set.pages -= run;
+      run = 0;
+      any = true;
+    };
+    for (std::uint64_t i = from; i <= to;) {
+      const std::uint64_t stop = std::min(to, i | 63), width = stop - i + 1;
+      const std::uint64_t mask = (width == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << width) - 1) << i % 64;
+      const std::uint64_t here = bits[i / 64] & mask;
+      bits[i / 64] &= ~mask;
+      if (here == 0) {
+        end_run(i);
+        i = stop + 1;
         continue;
       }
-      const std::uint64_t bit = std::uint64_t{1} << i % 64;
-      if ((word & bit) != 0) {
-        word &= ~bit;
-        ++run;
-      } else if (run != 0) {
-        sink(set.kind, base + i - run, run);
-        set.pages -= run;
-        run = 0;
+      for (; i <= stop; ++i) {
+        if ((here >> i % 64 & 1) != 0)
+          ++run;
+        else
+          end_run(i);
       }
     }
-    if (run != 0) {
-      sink(set.kind, base + to + 1 - run, run);
-      set.pages -= run;
-    }
+    end_run(to + 1);
+    return any;
   }
 
   std::vector<Set> sets_;
