@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <optional>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -56,7 +57,8 @@ struct RecordingWriter::State {
   State& operator=(const State&) = delete;
   ~State() {
     if (fd < 0) return;
-    if (!finished && !failed) (void)flush();  // an incomplete recording goes as far as it can; nobody is left to tell
+    // An incomplete recording goes as far as it can; there is nobody left to tell of an error.
+    if (!finished && !failed) std::ignore = flush();
     ::close(fd);
   }
 
@@ -170,18 +172,20 @@ Result<RecordingWriter> RecordingWriter::create(const std::string& path, bool fo
 }
 
 Result<void> RecordingWriter::begin(const Session& session) {
-  if (state_->failed) return std::unexpected(*state_->failed);
-  return state_->write_session(format::setup, session);
+  State& state = *state_;
+  if (state.failed) return std::unexpected(*state.failed);
+  return state.write_session(format::setup, session);
 }
 
 Result<void> RecordingWriter::append(std::span<const std::byte> record) {
   State& state = *state_;
   if (state.failed) return std::unexpected(*state.failed);
   if (record.empty() || record.size() > longest_record) {
-    state.failed = Error{"cannot write the recording", state.path,
-                         "a record of " + std::to_string(record.size()) + " bytes is impossible",
-                         "this is a defect of servedby", Exit::bad_input};
-    return std::unexpected(*state.failed);
+    const Error wrong{"cannot write the recording", state.path,
+                      "a record of " + std::to_string(record.size()) + " bytes is impossible",
+                      "this is a defect of servedby", Exit::bad_input};
+    state.failed = wrong;
+    return std::unexpected(wrong);
   }
   const std::uint64_t length = record.size();
   const std::size_t frame = sizeof(length) + format::padded(record.size());

@@ -5,7 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
+#include <tuple>
 #include <utility>
 
 #include "report/layer_names.h"
@@ -37,7 +37,8 @@ std::vector<Served> served_list(const Tree& result) {
     served.source = source_of(served.via);
     if (served.bytes != 0) list.push_back(std::move(served));
   }
-  std::ranges::stable_sort(list, std::ranges::greater{}, &Served::bytes);
+  std::ranges::sort(
+      list, [](const Served& a, const Served& b) { return std::tie(b.bytes, a.via) < std::tie(a.bytes, b.via); });
   return list;
 }
 
@@ -218,7 +219,7 @@ std::string verdict_of(const Tree& ledger_line) {
   if (*residual == 0) return "agrees to the byte";
   const std::uint64_t bracket = number_of(ledger_line, "bracket_bytes");
   const auto size = *residual < 0 ? ~static_cast<std::uint64_t>(*residual) + 1 : static_cast<std::uint64_t>(*residual);
-  const std::string differs = fmt::format("differs by {} bytes", difference_text(*residual));
+  std::string differs = fmt::format("differs by {} bytes", difference_text(*residual));
   if (size <= bracket) return fmt::format("{}, within the {} in flight around the counters", differs, bracket);
   return differs;
 }
