@@ -20,7 +20,7 @@ struct AttributionSetup {
   std::uint32_t page_size = 4096;  ///< bytes
   /// Runs of unreturned bytes of one file from which on scattered pages are kept as bits. Changes no answer; tests
   /// lower it.
-  std::size_t crowded_at = 4096;
+  std::size_t crowded_at = 1024;
 };
 
 class Attribution {

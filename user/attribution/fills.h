@@ -91,7 +91,7 @@ class Fills {
   Runs runs_;
   FrozenPages<Fill> frozen_;
   std::uint64_t page_ = 0;  ///< bytes, of what is frozen
-  std::size_t least_crowded_ = 4096, crowded_at_ = 4096;
+  std::size_t least_crowded_ = 1024, crowded_at_ = 1024;
 };
 
 template <class Change>
