@@ -1,12 +1,17 @@
 # A room is a folder of user/ with one purpose; it becomes one static library servedby_<room>.
 #   servedby_room(attribution SOURCES ledger.cpp … DEPENDS record)
-# DEPENDS names other rooms, LINKS anything else. Dependencies run one way; see docs/how-it-works.md.
+# DEPENDS names other rooms, LINKS anything else, PRECOMPILED another carrier of headers than the common one.
+# Dependencies run one way; see docs/how-it-works.md.
 function(servedby_room name)
-  cmake_parse_arguments(ROOM "" "" "SOURCES;DEPENDS;LINKS" ${ARGN})
+  cmake_parse_arguments(ROOM "" "PRECOMPILED" "SOURCES;DEPENDS;LINKS" ${ARGN})
   if(ROOM_SOURCES)
     add_library(servedby_${name} STATIC ${ROOM_SOURCES})
     set(scope PUBLIC)
     target_link_libraries(servedby_${name} PRIVATE servedby_warnings)
+    if(NOT ROOM_PRECOMPILED)
+      set(ROOM_PRECOMPILED servedby_headers)
+    endif()
+    servedby_precompiled(servedby_${name} ${ROOM_PRECOMPILED})
   else()
     add_library(servedby_${name} INTERFACE)
     set(scope INTERFACE)
