@@ -4,7 +4,8 @@
 
 Each scenario makes a state, works out from that state what the answer must be, to the byte, and compares.
   layers.py SERVEDBY [--only 1,4,5] [--fs ext4,xfs] [--repeat N] [--out DIR]
-Prints a line for each scenario; the last line is 'N passed, N failed'."""
+With --out, DIR/results gets every result that servedby wrote, named KERNEL-FS-SCENARIO-TURN-N.json, right or wrong: the
+host validates them (tests/validate_results.py). Prints a line for each scenario; the last line is 'N passed, N failed'."""
 
 import argparse
 import json
@@ -17,8 +18,8 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
-from ground import (Ground, Incomplete, Wrong, bytes_in, extents, forget, layers, ledger_text, line_of, must, of_file, read_through,
-                    resident, same, say, settle, sh, unchanging, whole)
+from ground import (Ground, Incomplete, Wrong, bytes_in, extents, forget, forget_result, layers, ledger_text, line_of, must, of_file,
+                    read_through, resident, same, say, settle, sh, unchanging, whole)
 
 SCENARIOS = {}
 TIMED = []
@@ -194,9 +195,11 @@ def start_reader(g, pause):
 
 def attach(g, pid, *options, exit_code):
     out = "/run/attach.json"
+    forget_result(out)
     done = subprocess.run([g.servedby, "attach", "--pid", str(pid), "--quiet", "--force", "-o", out, *options],
                           stderr=subprocess.PIPE, text=True)
     must(os.path.exists(out), f"attach left no result: {done.stderr[-400:]}")
+    g.kept(out)
     with open(out) as f:
         result = json.load(f)
     lost = {k: v for k, v in result["losses"].items() if v}
@@ -398,6 +401,9 @@ def proves(g):
     done = subprocess.run([g.servedby, "selfcheck", g.plain, "--size", "16M", "--json"], stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True)
     must(done.stdout, f"selfcheck said nothing but {done.stderr}")
+    with open("/run/selfcheck.json", "w") as f:
+        f.write(done.stdout)
+    g.kept("/run/selfcheck.json")
     check = json.loads(done.stdout)
     wrong = [p for p in check["proofs"] if not p["exact"]]
     if wrong and not any(p.get("complete", True) for p in wrong):
@@ -407,6 +413,20 @@ def proves(g):
     same([n for n in os.listdir(g.plain) if "selfcheck" in n], [], "files left behind")
 
 
+@scenario(20, "a file that a server has: the server, then the page cache; no drive is blamed")
+def served(g):
+    big, asked = "/usr/bin/qemu-system-x86_64", 4 << 20  # this guest's host has it
+    for via in ("9p:host", "page-cache"):
+        if via != "page-cache":
+            forget(big)
+        result = g.run("dd", f"if={big}", "of=/dev/null", "bs=1M", "count=4", "status=none")
+        unchanging(result)
+        same(layers(of_file(result, big)), {via: asked}, "layers")
+        process = result["ledger"][0]
+        must(0 <= process["residual_bytes"] <= process.get("server_bytes", 0), f"the process: {ledger_text(result)}")
+        same(sum(line["traced_target_bytes"] for line in result["ledger"][1:]), 0, "bytes of the target on any device")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("servedby")
@@ -414,7 +434,7 @@ def main():
     parser.add_argument("--fs", default="ext4,xfs")
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--repeat-only", default="1,4,5", help="the scenarios that --repeat repeats")
-    parser.add_argument("--out", help="keeps the result of a scenario that failed there")
+    parser.add_argument("--out", help="keeps every result in its folder 'results'")
     options = parser.parse_args()
     for module in ("nvme", "loop", "ext4", "xfs"):
         sh("modprobe", module)
@@ -422,6 +442,8 @@ def main():
     repeated = {int(n) for n in options.repeat_only.split(",") if n}
     passed = failed = 0
     kernel = os.uname().release
+    if options.out:
+        os.makedirs(f"{options.out}/results", exist_ok=True)
     for kind in options.fs.split(","):
         ground = Ground(kind, options.servedby)
         for number in only:
@@ -433,6 +455,8 @@ def main():
                 if turn - incomplete == turns:
                     break
                 began = time.monotonic()
+                if options.out:
+                    ground.keep_in, ground.kept_here = f"{options.out}/results/{kernel}-{kind}-{number}-{turn}", 0
                 try:
                     settle()
                     time.sleep(0.3)
@@ -450,8 +474,6 @@ def main():
                     wrong = trouble
                 failed += 1
                 print(f"FAIL {kernel} {kind} {number:2} {title}\n     {wrong}", flush=True)
-                if options.out and os.path.exists("/run/result.json"):
-                    sh("cp", "/run/result.json", f"{options.out}/{kernel}-{kind}-{number}-{turn}.json")
         ground.close()
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
