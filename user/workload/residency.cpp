@@ -181,10 +181,12 @@ Result<std::vector<ByteRange>> resident_ranges(const RegularFile& file) {
 }
 
 void to_json(nlohmann::json& json, const Residency& residency) {
-  json = {{"bytes", residency.file_bytes},
-          {"page_bytes", residency.page_bytes},
-          {"pages", residency.total_pages},
-          {"how", residency.how}};
+  json = {{"how", residency.how}};
+  if (residency.page_bytes != 0) {  // else the file itself was not seen: absent, not 0
+    json["bytes"] = residency.file_bytes;
+    json["page_bytes"] = residency.page_bytes;
+    json["pages"] = residency.total_pages;
+  }
   if (residency.resident_pages) json["resident_pages"] = *residency.resident_pages;
   if (residency.dirty_pages) json["dirty_pages"] = *residency.dirty_pages;
   if (!residency.known()) json["why_unknown"] = residency.why_unknown;

@@ -25,7 +25,7 @@ struct ByteRange {
 /// The page-cache state of one file or of a range of it.
 struct Residency {
   std::uint64_t file_bytes = 0;
-  std::uint64_t page_bytes = 0;
+  std::uint64_t page_bytes = 0;                 ///< 0: the file was not looked at, and nothing is known of it
   std::uint64_t total_pages = 0;                ///< that the file or range has; the last one may be partial
   std::optional<std::uint64_t> resident_pages;  ///< absent: unknown
   std::optional<std::uint64_t> dirty_pages;     ///< dirty or being written back; cachestat only
@@ -53,7 +53,7 @@ enum class ResidencyCall {
 /// What the kernel will not tell is an Error with Exit::not_permitted.
 [[nodiscard]] Result<std::vector<ByteRange>> resident_ranges(const RegularFile& file);
 
-/// {bytes, page_bytes, pages, how, resident_pages?, dirty_pages?, why_unknown?}
+/// {how, bytes?, page_bytes?, pages?, resident_pages?, dirty_pages?, why_unknown?}
 void to_json(nlohmann::json& json, const Residency& residency);
 
 /// "64.0 MiB of 0.25 GiB in the page cache (25.0 %, 16384 of 65536 pages, by cachestat)" or "unknown: …".
