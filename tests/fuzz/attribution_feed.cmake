@@ -1,6 +1,6 @@
 # Included by CMakeLists.txt here: streams of records into attribution.
 add_executable(fuzz_attribution_feed attribution_feed.cpp
-  ${user}/attribution/attribution.cpp ${user}/attribution/causes.cpp ${user}/attribution/fills.cpp
+  ${user}/attribution/attribution.cpp ${user}/attribution/outcome.cpp ${user}/attribution/causes.cpp ${user}/attribution/fills.cpp
   ${user}/attribution/ledger.cpp ${user}/attribution/requests.cpp ${user}/attribution/resolve.cpp
   ${user}/attribution/tally.cpp ${user}/record/storage.cpp)
 target_include_directories(fuzz_attribution_feed PRIVATE ${user} ${user}/..)

@@ -2,19 +2,13 @@
 #include "attribution/attribution.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <optional>
 #include <string>
-#include <tuple>
 
-#include "attribution/resolve.h"
-#include "attribution/tally.h"
+#include "attribution/state.h"
 
 namespace servedby {
-
-using namespace attribution;
-
 namespace {
 
 constexpr std::uint64_t kSector = 512;
@@ -22,49 +16,6 @@ constexpr std::uint64_t kMostOfACall = 0x7ffff000;  ///< MAX_RW_COUNT with pages
 
 /// No read call is open for longer than this, as far as others' fills of its pages are concerned.
 constexpr std::uint64_t kLongestRead = 600'000'000'000;
-
-const char* method_name(std::uint16_t method) {
-  switch (method) {
-    case SB_METHOD_READ:
-      return "read";
-    case SB_METHOD_PREAD:
-      return "pread";
-    case SB_METHOD_READV:
-      return "readv";
-    case SB_METHOD_PREADV:
-      return "preadv";
-    case SB_METHOD_PREADV2:
-      return "preadv2";
-    default:
-      return "unknown";
-  }
-}
-/// Counting by name costs a string for each call.
-constexpr std::array<std::uint16_t, 6> kMethods{SB_METHOD_READ,   SB_METHOD_PREAD,   SB_METHOD_READV,
-                                                SB_METHOD_PREADV, SB_METHOD_PREADV2, SB_METHOD_UNKNOWN};
-std::size_t method_index(std::uint16_t method) {
-  return method >= SB_METHOD_READ && method <= SB_METHOD_PREADV2 ? method - SB_METHOD_READ : kMethods.size() - 1;
-}
-
-struct Calls {
-  std::uint64_t calls = 0, requested = 0, returned = 0;
-  std::array<std::uint64_t, kMethods.size()> by_method{};
-
-  [[nodiscard]] ReadTotals totals() const {
-    ReadTotals totals{calls, requested, returned, {}};
-    for (std::size_t i = 0; i < kMethods.size(); ++i)
-      if (by_method[i] != 0) totals.by_method[method_name(kMethods[i])] = by_method[i];
-    return totals;
-  }
-};
-
-/// A file as the target opened it. Below an overlay the pages are another file's.
-struct Listing {
-  FileKey real;
-  std::string path;
-  Calls calls;
-  Tally tally;
-};
 
 std::optional<std::uint64_t> end_of(std::uint64_t begin, std::uint64_t bytes) {
   if (begin > UINT64_MAX - bytes) return std::nullopt;
@@ -85,54 +36,6 @@ std::string path_of(const sb_file_name& name) {
 }
 
 }  // namespace
-
-struct Attribution::State {
-  explicit State(AttributionSetup given)
-      : setup(std::move(given)),
-        resolver(setup.stack, setup.hooks, setup.crowded_at),
-        page(setup.page_size == 0 ? 4096 : setup.page_size) {
-    for (const HookStatus& hook : setup.hooks)
-      if (hook.name.starts_with("backing-")) backing_watched = backing_watched || hook.attached;
-  }
-
-  void on_read(const sb_read& read);
-  void on_bio(const sb_bio& bio);
-  void on_fill(const sb_fill& fill);
-  void on_request(const sb_request& request);
-  void on_backing(const sb_backing& backing);
-  void on_task(const sb_task& task);
-  void on_name(const sb_file_name& name);
-  AttributionResult finish(const Session& session);
-
-  void got(const sb_read& read, Listing& listing, std::uint64_t begin, std::uint64_t end);
-  void submit(const sb_bio& bio, Fills& fills, std::uint32_t file, std::uint64_t within, std::uint8_t owner);
-  void resubmit(const sb_bio& bio, Fills& fills, std::uint32_t file, std::uint64_t end);
-  Listing& listing_of(const FileKey& opened, const FileKey& real);
-  void compact(Fills& fills, std::uint64_t now_ns);
-  void end_runs(const Session& session);
-  void list_files(const Layers& layers, AttributionResult& result);
-  void judge(const Session& session, AttributionResult& result) const;
-
-  AttributionSetup setup;
-  Resolver resolver;
-  std::uint64_t page;
-  bool backing_watched = false;
-  std::map<FileKey, Listing> listings;   ///< by what was opened
-  std::map<FileKey, FileKey> opened_as;  ///< real file → what was opened first
-  Listing* last_listing = nullptr;       ///< the same file is read again and again
-  FileKey last_opened;
-  std::unordered_map<std::uint64_t, Fills> direct;  ///< of read calls that have not returned: tid << 32 | read
-  CauseSets sets;
-  std::unordered_map<std::uint32_t, std::uint32_t> last_returned;  ///< TID → its last read call that has returned
-  std::uint64_t malformed = 0;
-  std::uint32_t last_process = 0;
-
-  // Buffers of the functions above, kept for their memory.
-  std::vector<Run> runs;
-  std::vector<Part> parts;
-  std::vector<Slice> slices;
-  std::vector<Sum> sums;
-};
 
 Attribution::Attribution(AttributionSetup setup) : state_(std::make_unique<State>(std::move(setup))) {}
 Attribution::~Attribution() = default;
@@ -248,7 +151,10 @@ void Attribution::State::got(const sb_read& read, Listing& listing, std::uint64_
   }
   const bool paged = (read.flags & SB_READ_PAGE_CACHE) != 0, is_direct = (read.flags & SB_READ_DIRECT) != 0;
   for (const auto& [from, to] : rest) {
-    if (!paged && (read.flags & SB_READ_NO_PAGES) != 0) {
+    if (!paged && is_served(read.file.dev)) {  // asked for page by page nowhere: only the server has them
+      slices.push_back({from, to, resolver.causes.server(read.file.dev)});
+      resolver.ledger.process.from_servers += to - from;
+    } else if (!paged && (read.flags & SB_READ_NO_PAGES) != 0) {
       slices.push_back({from, to, resolver.causes.ended(End::unknown, Why::no_page_cache)});
     } else if (!paged && (is_direct || call != direct.end())) {
       slices.push_back({from, to, resolver.causes.ended(End::unknown, Why::direct_unseen)});
@@ -383,11 +289,30 @@ void Attribution::State::on_fill(const sb_fill& fill) {
   if (fill.pos >= within) return;
   Fill announced;
   announced.why = Why::fill_unseen;
-  runs.clear();
   File& file = resolver.file(resolver.file_index(FileKey(fill.file)));
+  if (is_served(fill.file.dev)) served(fill, within - fill.pos, file, announced);
+  runs.clear();
   file.fills.replace(fill.pos, within, announced, runs);
   if (!runs.empty()) resolver.dispose(file, runs, "completion_by_refill");
   if (file.fills.crowded()) compact(file.fills, fill.head.time_ns);
+}
+
+/// What a server is about to fill is filled by nobody else, and returned only once it is.
+void Attribution::State::served(const sb_fill& record, std::uint64_t bytes, File& file, Fill& fill) {
+  const bool by_target = (record.flags & SB_BY_TARGET) != 0, for_target = (record.flags & SB_FOR_TARGET) != 0;
+  fill.state = FillState::filled;
+  fill.why = Why::none;
+  fill.cause = resolver.causes.server(record.file.dev);
+  fill.read = record.read;
+  fill.tid = record.read == 0 ? 0 : record.head.tid;
+  fill.done_ns = for_target ? 0 : record.head.time_ns;
+  if (for_target) fill.owner |= kForTarget;
+  if (!by_target) return;
+  fill.owner |= kServer;
+  resolver.ledger.process.from_servers += bytes;
+  if (record.read != 0) return;
+  fill.owner |= kMapped;
+  add_to(file.mapped, fill.cause, bytes, 0);
 }
 
 void Attribution::State::on_request(const sb_request& request) {
@@ -456,131 +381,6 @@ void Attribution::State::on_task(const sb_task& task) {
 void Attribution::State::on_name(const sb_file_name& name) {
   Listing& listing = listing_of(FileKey(name.opened), FileKey(name.file));
   if (listing.path.empty()) listing.path = path_of(name);
-}
-
-/// Settles what was filled or is in flight when the session ends.
-void Attribution::State::end_runs(const Session& session) {
-  // Nothing was in flight when the hooks went away: what seems to be had its completion missed.
-  const char* how = session.counts.requests_in_flight_at_end == 0 ? "completion_by_end" : nullptr;
-  std::vector<Run> all;
-  for (std::uint32_t i = 0; i < resolver.files().size(); ++i) {
-    File& file = resolver.file(i);
-    all.clear();
-    file.fills.take_all(all);
-    resolver.dispose(file, all, how);
-  }
-  for (auto& [call, fills] : direct) resolver.drop(fills);
-}
-
-void Attribution::State::list_files(const Layers& layers, AttributionResult& result) {
-  for (const File& file : resolver.files())
-    if ((!file.mapped.empty() || file.wasted != 0) && !opened_as.contains(file.key)) listing_of(file.key, file.key);
-  // What the pages of a real file did belongs to the name that it was first opened by.
-  std::map<FileKey, std::vector<std::uint32_t>> real_files;
-  for (std::uint32_t i = 0; i < resolver.files().size(); ++i) {
-    const auto opened = opened_as.find(resolver.files()[i].key);
-    if (opened != opened_as.end()) real_files[opened->second].push_back(i);
-  }
-  std::vector<std::vector<ServedBy>> served;
-  std::vector<std::vector<FilledBy>> filled;
-  for (const auto& [opened, listing] : listings) {
-    FileResult file;
-    file.path = listing.path.empty() ? "(unnamed)" : listing.path;
-    file.dev = listing.real.dev;
-    file.inode = listing.real.ino;
-    file.reads = listing.calls.totals();
-    file.served_by = layers.served_by(listing.tally, sets);
-    std::vector<Sum> mapped;
-    for (const std::uint32_t i : real_files[opened]) {
-      file.wasted_bytes += resolver.files()[i].wasted;
-      for (const Sum& sum : resolver.files()[i].mapped) add_to(mapped, sum.cause, sum.bytes, 0);
-    }
-    file.mmap.filled_by = layers.filled_by(mapped);
-    for (const Sum& sum : listing.tally.sums)
-      if (layers.is_warmed(sum.cause)) result.warmed_by_others_bytes += sum.bytes;
-    result.wasted_bytes += file.wasted_bytes;
-    result.reads.calls += file.reads.calls;
-    result.reads.bytes_requested += file.reads.bytes_requested;
-    result.reads.bytes_returned += file.reads.bytes_returned;
-    for (const auto& [method, calls] : file.reads.by_method) result.reads.by_method[method] += calls;
-    served.push_back(file.served_by);
-    filled.push_back(file.mmap.filled_by);
-    if (file.reads.calls != 0 || !file.mmap.filled_by.empty() || file.wasted_bytes != 0)
-      result.files.push_back(std::move(file));
-  }
-  result.served_by = summed(served);
-  result.mmap.filled_by = summed(filled);
-  std::ranges::sort(result.files, [](const FileResult& a, const FileResult& b) {
-    return std::tuple(b.reads.bytes_returned, a.path, a.dev, a.inode) <
-           std::tuple(a.reads.bytes_returned, b.path, b.dev, b.inode);
-  });
-}
-
-/// Whether the result is whole, from its losses and its ledger.
-void Attribution::State::judge(const Session& session, AttributionResult& result) const {
-  std::uint64_t outside = 0;
-  for (const LedgerLine& line : result.ledger) {
-    if (!line.residual_bytes) continue;
-    const auto residual = static_cast<std::uint64_t>(*line.residual_bytes);
-    const std::uint64_t distance = *line.residual_bytes < 0 ? 0 - residual : residual;
-    if (distance > line.bracket_bytes) ++outside;
-  }
-  result.losses["residual"] = outside;
-  // A completion that one of its two hooks missed is recovered if the other saw it, and the kernel's counters judge
-  // that.
-  std::uint64_t missed = 0;
-  for (const HookStatus& hook : session.hooks)
-    if (hook.attached && hook.second_sight) missed += hook.recursion_misses.value_or(0);
-  const bool checked =
-      std::ranges::all_of(result.ledger, [](const LedgerLine& line) { return line.residual_bytes.has_value(); });
-  (outside == 0 && checked ? result.recovered["second_sight_misses"] : result.losses["recursion"]) += missed;
-  result.complete = std::ranges::all_of(result.losses, [](const auto& loss) { return loss.second == 0; });
-}
-
-AttributionResult Attribution::State::finish(const Session& session) {
-  AttributionResult result;
-  result.tier = session.tier;
-  const auto& losses = session.counts.losses;
-  std::uint64_t recursion = 0, served_by_recursion = 0;
-  for (const HookStatus& hook : session.hooks) {
-    if (!hook.attached || hook.second_sight) continue;
-    recursion += hook.recursion_misses.value_or(0);
-    if (hook.served_by) served_by_recursion += hook.recursion_misses.value_or(0);
-  }
-  const bool fill_hidden = losses[SB_LOSS_RING] != 0 || losses[SB_LOSS_TASK_STATE] != 0 ||
-                           losses[SB_LOSS_REQUEST_STATE] != 0 || losses[SB_LOSS_FILE_STATE] != 0 ||
-                           losses[SB_LOSS_BIO_PARTS] != 0 || served_by_recursion != 0 || malformed != 0;
-  end_runs(session);
-  list_files(Layers(resolver.causes, setup.stack, session.stack, fill_hidden), result);
-
-  const Ledger::Accounting accounting = resolver.ledger.accounting(session);
-  if (accounting.counters) {
-    result.mmap.faults_major = accounting.counters->faults_major;
-    result.mmap.faults_minor = accounting.counters->faults_minor;
-  }
-  result.ledger = resolver.ledger.lines(session, setup.stack);
-  result.children = resolver.ledger.children(session.target_pid);
-  result.losses = {{"ring", losses[SB_LOSS_RING]},
-                   {"task_state", losses[SB_LOSS_TASK_STATE]},
-                   {"request_state", losses[SB_LOSS_REQUEST_STATE]},
-                   {"file_state", losses[SB_LOSS_FILE_STATE]},
-                   {"read_entry", losses[SB_LOSS_READ_ENTRY]},
-                   {"bio_parts", losses[SB_LOSS_BIO_PARTS]},
-                   {"dropped", losses[SB_LOSS_DROPPED]},
-                   {"dropped_bytes", session.counts.notes[SB_NOTE_DROPPED_BYTES]},
-                   {"recursion", recursion},
-                   {"malformed", malformed},
-                   {"unmatched_backing", resolver.unmatched_backing},
-                   {"unseen_backing", resolver.unseen_backing}};
-  result.recovered = resolver.recovered;
-  result.recovered["second_sight_misses"] = 0;
-  result.recovered["completion_by_second_sight"] = session.counts.notes[SB_NOTE_COMPLETION_RECOVERED];
-  result.edges = {{"reads_in_flight_at_start", session.counts.notes[SB_NOTE_READ_BEFORE_START]},
-                  {"requests_in_flight_at_start", session.counts.notes[SB_NOTE_REQUEST_BEFORE_START]},
-                  {"reads_in_flight_at_end", session.counts.reads_in_flight_at_end},
-                  {"requests_in_flight_at_end", session.counts.requests_in_flight_at_end}};
-  judge(session, result);
-  return result;
 }
 
 }  // namespace servedby

@@ -18,6 +18,7 @@ using PathId = std::uint32_t;  ///< a list of devices above something; 0: none
 /// What had the bytes below the last device of the list.
 enum class End : std::uint8_t {
   device,      ///< the last device itself
+  server,      ///< the server of a file system without a device; the last of the list is that file system's number
   page_cache,  ///< the page cache of the file below it (of the target's own file where the list is empty)
   unknown,
 };
@@ -57,6 +58,10 @@ class Causes {
   [[nodiscard]] CauseId ended(End end, Why why = Why::none, bool warmed = false);
   /// A device whose request completed without evidence of a file below it.
   [[nodiscard]] CauseId device(DeviceNumber dev);
+  /// The server of a file system.
+  [[nodiscard]] CauseId server(DeviceNumber file_system) {
+    return intern({{file_system}, End::server, Why::none, false});
+  }
   /// `lower`, seen from a device above it.
   [[nodiscard]] CauseId below(DeviceNumber dev, CauseId lower);
   /// `lower`, seen from below a list of devices.

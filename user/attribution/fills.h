@@ -28,6 +28,7 @@ enum : std::uint8_t {
   kCounted = 2,    ///< bytes of the process's own accounting, to be settled once
   kMapped = 4,     ///< by the target outside any read call: a fault, exec, readahead(2)
   kMeta = 8,       ///< file-system metadata that also has a file range
+  kServer = 16,    ///< by a server, for the target: not in the process's accounting for certain
 };
 
 /// What is known about a run of bytes.

@@ -93,7 +93,8 @@ LedgerLine Ledger::process_line(const Session& session) const {
                 {"exec_mmap", process.exec_mmap},
                 {"failed", process.failed},
                 {"other", process.other}};
-  line.bracket_bytes = session.bracket.process_bytes;
+  line.bracket_bytes = session.bracket.process_bytes + process.from_servers;
+  if (process.from_servers != 0) line.server_bytes = process.from_servers;
   const Accounting kernel = accounting(session);
   line.kernel_source = kernel.counters ? "/proc/PID/task/*/io read_bytes" : "not checked: " + kernel.why_not;
   if (kernel.counters) {

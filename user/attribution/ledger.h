@@ -25,6 +25,9 @@ struct ProcessParts {
   std::uint64_t exec_mmap = 0;       ///< filled outside any read call, never returned by one
   std::uint64_t failed = 0;          ///< the request ended with an error
   std::uint64_t other = 0;           ///< no range of a file is known
+  /// Not of `traced`: filled by a server for the target. Some file systems account it (netfs, from a kworker or the
+  /// reader, as it pleases the kernel's version), some do not.
+  std::uint64_t from_servers = 0;
 };
 
 class Ledger {

@@ -220,6 +220,7 @@ void Resolver::dispose(File& file, const std::vector<Run>& runs, const char* how
         file.wasted += bytes;
       }
     }
+    if ((run.fill.owner & kServer) != 0 && (run.fill.owner & kMapped) == 0) file.wasted += bytes;
     if (run.fill.state != FillState::in_flight || how == nullptr) continue;
     // Pages cannot be filled anew while they are being filled, so this completion was missed.
     std::vector<Slice> slices;

@@ -61,7 +61,9 @@ struct LedgerLine {
   std::optional<std::uint64_t> kernel_bytes;  ///< absent: the kernel's counter is off or was refused
   std::string kernel_source;  ///< "/proc/PID/task/*/io read_bytes", "/sys/block/nvme0n1/stat"; or why not checked
   std::optional<std::int64_t> residual_bytes;  ///< kernel − traced
-  std::uint64_t bracket_bytes = 0;             ///< a live attach: what was in flight around the two snapshots
+  std::optional<std::uint64_t> server_bytes;   ///< the process: from servers, which the kernel may have counted or not
+  /// How large the residual may be: what was in flight around the two snapshots of a live attach, and server_bytes.
+  std::uint64_t bracket_bytes = 0;
 };
 
 struct AttributionResult {

@@ -95,9 +95,13 @@ Layers::Layers(const Causes& causes, const StorageStack& first, const StorageSta
       cause.warmed = false;
     }
     Rendered rendered;
-    for (const DeviceNumber dev : cause.path) {
+    for (std::size_t i = 0; i < cause.path.size(); ++i) {
+      const DeviceNumber dev = cause.path[i];
       const Device* known = device(dev);
-      rendered.via.push_back(known != nullptr ? known->name : device_text(dev));
+      if (cause.end == End::server && i + 1 == cause.path.size())
+        rendered.via.push_back(first.server_of(dev));
+      else
+        rendered.via.push_back(known != nullptr ? known->name : device_text(dev));
     }
     if (cause.end == End::page_cache) rendered.via.emplace_back("page-cache");
     if (cause.end == End::unknown) rendered.via.emplace_back("unknown");

@@ -26,11 +26,13 @@ constexpr std::array<std::pair<DeviceKind, const char*>, 9> kind_names{{
     {DeviceKind::other, "other"},
 }};
 
-DeviceNumber device_from(const json& value) {
-  const auto dev = device_from_text(value.get<std::string>());
-  if (!dev) throw json::other_error::create(501, "not a device number: " + value.get<std::string>(), &value);
+DeviceNumber device_named(const std::string& text, const json& where) {
+  const auto dev = device_from_text(text);
+  if (!dev) throw json::other_error::create(501, "not a device number: " + text, &where);
   return *dev;
 }
+
+DeviceNumber device_from(const json& value) { return device_named(value.get<std::string>(), value); }
 
 template <class T>
 void put(json& object, const char* name, const std::optional<T>& value) {
@@ -154,6 +156,11 @@ const Device* StorageStack::find(DeviceNumber dev) const {
   return found == devices.end() ? nullptr : &found->second;
 }
 
+std::string StorageStack::server_of(DeviceNumber file_system) const {
+  const auto found = file_systems.find(file_system);
+  return found == file_systems.end() ? std::string() : found->second.server;
+}
+
 DeviceNumber StorageStack::disk_of(DeviceNumber dev) const {
   const Device* device = find(dev);
   const bool partition = device != nullptr && device->kind == DeviceKind::partition && !device->below.empty();
@@ -188,6 +195,10 @@ std::vector<DeviceNumber> StorageStack::with_all_below(DeviceNumber dev) const {
 void to_json(json& object, const StorageStack& stack) {
   object = json{{"devices", json::array()}, {"not_seen", stack.not_seen}};
   for (const auto& [dev, device] : stack.devices) object["devices"].push_back(device_json(device));
+  for (const auto& [dev, system] : stack.file_systems) {
+    json& entry = object["file_systems"][device_text(dev)] = json{{"type", system.type}};
+    if (!system.server.empty()) entry["server"] = system.server;
+  }
 }
 
 void from_json(const json& object, StorageStack& stack) {
@@ -195,6 +206,13 @@ void from_json(const json& object, StorageStack& stack) {
   for (const json& entry : object.at("devices")) {
     Device device = device_from_object(entry);
     stack.devices.insert_or_assign(device.dev, std::move(device));
+  }
+  if (const auto systems = object.find("file_systems"); systems != object.end()) {
+    for (const auto& [text, entry] : systems->items()) {
+      FileSystem& system = stack.file_systems[device_named(text, entry)];
+      entry.at("type").get_to(system.type);
+      system.server = entry.value("server", std::string());
+    }
   }
   object.at("not_seen").get_to(stack.not_seen);
 }

@@ -57,12 +57,22 @@ struct Device {
   friend bool operator==(const Device&, const Device&) = default;
 };
 
+/// A mounted file system.
+struct FileSystem {
+  std::string type;    ///< as mountinfo names it: "ext4", "fuse.sshfs"
+  std::string server;  ///< who has its bytes, as `via` says it ("9p:share", "nfs:host", "fuse"); empty: its own device
+  friend bool operator==(const FileSystem&, const FileSystem&) = default;
+};
+
 /// Every device under the files of interest, by number.
 struct StorageStack {
   std::map<DeviceNumber, Device> devices;
-  std::vector<std::string> not_seen;  ///< what could not be looked at, and why, one line each
+  std::map<DeviceNumber, FileSystem> file_systems;  ///< by s_dev, as the kernel's events carry it
+  std::vector<std::string> not_seen;                ///< what could not be looked at, and why, one line each
 
   [[nodiscard]] const Device* find(DeviceNumber dev) const;
+  /// The server of a file system that has no device of its own; empty where it has one, or is not known.
+  [[nodiscard]] std::string server_of(DeviceNumber file_system) const;
   /// The whole disk of a partition, or the device itself.
   [[nodiscard]] DeviceNumber disk_of(DeviceNumber dev) const;
   /// "nvme0n1", or "259:5" where the number is not in the stack.

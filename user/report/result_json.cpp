@@ -110,6 +110,7 @@ Tree ledger_tree(const std::vector<LedgerLine>& ledger) {
     put(entry, "kernel_bytes", line.kernel_bytes);
     put_text(entry, "kernel_source", line.kernel_source);
     put(entry, "residual_bytes", line.residual_bytes);
+    put(entry, "server_bytes", line.server_bytes);
     entry["bracket_bytes"] = line.bracket_bytes;
     list.push_back(std::move(entry));
   }

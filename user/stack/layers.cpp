@@ -121,6 +121,7 @@ StorageStack stack_of(const std::vector<std::string>& paths, const Root& root) {
 
 StorageStack whole_machine(const Root& root) {
   View view = look(root);
+  note_file_systems(view);
   place_loops(view);
   return std::move(view.stack);
 }

@@ -20,6 +20,13 @@ bool is_memory(std::string_view type) {
   return std::ranges::find(types, type) != types.end();
 }
 
+// File systems whose bytes come from a server or a daemon, whatever their number looks like (fuseblk has a device's,
+// but it is the daemon that reads the device).
+bool is_served(std::string_view type) {
+  static constexpr std::array<std::string_view, 6> types{"9p", "virtiofs", "ceph", "cifs", "smb3", "afs"};
+  return type.starts_with("nfs") || type.starts_with("fuse") || std::ranges::find(types, type) != types.end();
+}
+
 // Where a file system without a block device keeps its bytes, in the words of `via`.
 std::string end_of(const Mount& mount) {
   if (is_memory(mount.type)) return "memory";
@@ -27,6 +34,7 @@ std::string end_of(const Mount& mount) {
   if (mount.type == "9p") return "9p:" + mount.source;
   if (mount.type == "virtiofs") return "virtiofs:" + mount.source;
   if (mount.type.starts_with("fuse")) return "fuse";
+  if (is_served(mount.type)) return mount.type + ":" + mount.source;
   if (mount.type == "zfs") return "zfs pool " + mount.source.substr(0, mount.source.find('/'));
   return mount.type;
 }
@@ -167,6 +175,14 @@ View look(const Root& root) {
     view.stack.not_seen.push_back("/proc/self/mountinfo: " + errno_text(mountinfo.error()));
   }
   return view;
+}
+
+void note_file_systems(View& view) {
+  for (const Mount& mount : view.mounts) {
+    FileSystem& system = view.stack.file_systems[mount.dev];
+    system.type = mount.type;
+    system.server = is_served(mount.type) ? end_of(mount) : std::string();
+  }
 }
 
 Ground ground_of(const View& view, const Mount& mount) {

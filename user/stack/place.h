@@ -29,6 +29,9 @@ struct Ground {
 };
 [[nodiscard]] Ground ground_of(const View& view, const Mount& mount);
 
+/// Fills in the mounted file systems of the stack.
+void note_file_systems(View& view);
+
 /// What a mount stands on, through an overlay's directories: those of all its layers, since any may hold a file.
 [[nodiscard]] std::set<DeviceNumber> devices_below_mount(View& view, const Mount& mount);
 

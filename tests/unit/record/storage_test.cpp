@@ -63,6 +63,17 @@ TEST(StorageStack, two_partitions_of_one_disk_are_one_chain) {
   EXPECT_THAT(stack.chains_from(array), ElementsAre(Chain{"md127", "nvme0n1"}));
 }
 
+TEST(StorageStack, file_systems_and_their_servers_come_back) {
+  StorageStack stack = loop_on_md();
+  stack.file_systems[device_number(0, 41)] = {"nfs4", "nfs:host"};
+  stack.file_systems[device_number(7, 0)] = {"xfs", ""};
+  const auto again = nlohmann::json::parse(nlohmann::json(stack).dump()).get<StorageStack>();
+  EXPECT_EQ(again, stack);
+  EXPECT_EQ(again.server_of(device_number(0, 41)), "nfs:host");
+  EXPECT_EQ(again.server_of(device_number(7, 0)), "");
+  EXPECT_EQ(again.server_of(device_number(9, 9)), "");
+}
+
 TEST(StorageStack, a_ring_is_cut) {
   StorageStack stack = loop_on_md();
   stack.devices[disk_a].below = {loop};

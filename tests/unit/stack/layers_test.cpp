@@ -240,6 +240,26 @@ TEST(Layers, hidden_upper_directory_without_evidence_stays_unknown) {
   EXPECT_EQ(with("7:0 /containers/", "7:0 /var/lib/podman/containers/").files.size(), 1U);
 }
 
+TEST(Layers, file_systems_say_who_serves_them) {
+  MachineTree tree(fixture("container_hidden"));
+  tree.put("/proc/self/mountinfo",
+           "20 1 259:2 / / rw - ext4 /dev/nvme0n1p2 rw\n"
+           "21 20 0:41 / /net rw - nfs4 host:/export rw\n"
+           "22 20 0:42 / /share rw - 9p share rw\n"
+           "23 20 0:43 / /ssh rw - fuse.sshfs me@host:/ rw\n"
+           "24 20 8:3 / /windows rw - fuseblk /dev/sda3 rw\n"
+           "25 20 0:44 / /cifs rw - cifs //host/c rw\n"
+           "26 20 0:45 / /tmp rw - tmpfs tmpfs rw\n");
+  const StorageStack stack = whole_machine(tree.root());
+  EXPECT_EQ(stack.file_systems.at(device_number(259, 2)), (FileSystem{"ext4", ""}));
+  EXPECT_EQ(stack.server_of(device_number(0, 41)), "nfs:host");
+  EXPECT_EQ(stack.server_of(device_number(0, 42)), "9p:share");
+  EXPECT_EQ(stack.server_of(device_number(0, 43)), "fuse");
+  EXPECT_EQ(stack.server_of(device_number(8, 3)), "fuse");
+  EXPECT_EQ(stack.server_of(device_number(0, 44)), "cifs://host/c");
+  EXPECT_EQ(stack.server_of(device_number(0, 45)), "");
+}
+
 TEST(Layers, hidden_backing_file_with_two_drives_stays_unknown) {
   MachineTree tree(fixture("container_hidden"));
   tree.put("/sys/block/sda/dev", "8:0\n");
