@@ -20,6 +20,7 @@ struct TreeReads {
   std::uint64_t read_bytes = 0;  ///< process block reads, metadata, readahead and faults included
   std::uint64_t faults_major = 0, faults_minor = 0;
   bool known = true;               ///< false: some process's counters were refused, so the sums are too small
+  std::uint64_t refused = 0;       ///< how many processes'
   std::uint64_t ended_unseen = 0;  ///< processes whose reads after the last look could not be counted
   friend bool operator==(const TreeReads&, const TreeReads&) = default;
 };

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/sampling.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <utility>
 
@@ -47,9 +50,11 @@ Sampler::~Sampler() {
   }
   wake_.notify_all();
   if (thread_.joinable()) thread_.join();
+  if (io_ >= 0) ::close(io_);
 }
 
 void Sampler::start() {
+  if (root_.live()) io_ = ::open(fmt::format("/proc/{}/io", pid_).c_str(), O_RDONLY | O_CLOEXEC);
   sampled_.before = take_counters(root_, devices_, tasks_of(root_, pid_));
   look();
   note_open_files();
@@ -107,7 +112,10 @@ std::map<std::uint32_t, ProcessLook> Sampler::consistent_look() {
     std::vector<std::uint32_t> pids = tree();
     std::ranges::reverse(pids);
     for (const std::uint32_t pid : pids) {
-      if (const auto process = look_at(root_, pid)) processes.emplace(pid, *process);
+      auto process = look_at(root_, pid);
+      if (!process) continue;
+      if (pid == pid_ && !process->io_known) read_held_io(*process);
+      processes.emplace(pid, *process);
     }
     const bool all_there = std::ranges::all_of(
         processes, [&](const auto& entry) { return root_.exists(fmt::format("/proc/{}", entry.first)); });
@@ -116,6 +124,18 @@ std::map<std::uint32_t, ProcessLook> Sampler::consistent_look() {
   known_.clear();
   for (const auto& [pid, process] : processes) known_.insert(pid);
   return processes;
+}
+
+void Sampler::read_held_io(ProcessLook& look) const {
+  std::array<char, 1024> text{};
+  const ssize_t got = io_ < 0 ? -1 : ::pread(io_, text.data(), text.size(), 0);
+  if (got <= 0) return;
+  const auto io = parse_task_io({text.data(), static_cast<std::size_t>(got)});
+  if (!io) return;
+  look.rchar = io->rchar;
+  look.syscr = io->syscr;
+  look.read_bytes = io->read_bytes;
+  look.io_known = true;
 }
 
 void Sampler::look() {

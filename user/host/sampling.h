@@ -39,7 +39,7 @@ struct ProcessLook {
 /// kept with its last look, and counted in ended_unseen.
 class TreeTally {
  public:
-  void add(const std::map<std::uint32_t, ProcessLook>& look);
+  void add(std::map<std::uint32_t, ProcessLook> look);
   /// From the first look until the last.
   [[nodiscard]] TreeReads reads() const;
 
@@ -48,14 +48,15 @@ class TreeTally {
     std::uint64_t rchar = 0, syscr = 0, read_bytes = 0, faults_major = 0, faults_minor = 0;
   };
   static void add_to(Totals& totals, const ProcessLook& process);
+  void keep_unseen(const ProcessLook& process);
   void settle_vanished(const std::map<std::uint32_t, ProcessLook>& look);
 
   std::map<std::uint32_t, ProcessLook> last_;
   Totals first_;
   Totals ended_;
   bool begun_ = false;
-  bool known_ = true;
   std::uint64_t ended_unseen_ = 0;
+  std::uint64_t ended_refused_ = 0;  // of those
 };
 
 /// One line of a result's counters.samples.
@@ -94,6 +95,7 @@ class Sampler {
  private:
   [[nodiscard]] std::vector<std::uint32_t> tree() const;
   [[nodiscard]] std::map<std::uint32_t, ProcessLook> consistent_look();
+  void read_held_io(ProcessLook& look) const;
   void look();
   void note_open_files();
   void run();
@@ -101,6 +103,7 @@ class Sampler {
   Root root_;
   StorageStack devices_;
   std::uint32_t pid_;
+  int io_ = -1;  // its /proc/PID/io, held open: when it is a zombie only root can open that, but who has it can read it
   std::chrono::milliseconds interval_;
   TreeTally tally_;
   std::set<std::uint32_t> known_;  // the processes of the last look

@@ -38,6 +38,12 @@ void TreeTally::add_to(Totals& totals, const ProcessLook& process) {
   totals.faults_minor += process.faults_minor;
 }
 
+void TreeTally::keep_unseen(const ProcessLook& process) {
+  add_to(ended_, process);
+  ++ended_unseen_;
+  if (!process.io_known) ++ended_refused_;
+}
+
 void TreeTally::settle_vanished(const Look& look) {
   // Every process has minor faults, so an ancestor's faults of children grow by at least those of each child it waited
   // for.
@@ -47,8 +53,7 @@ void TreeTally::settle_vanished(const Look& look) {
     if (const auto ancestor = surviving_ancestor(last_, look, pid)) {
       vanished[*ancestor].push_back(&process);
     } else {
-      add_to(ended_, process);
-      ++ended_unseen_;
+      keep_unseen(process);
     }
   }
   for (auto& [ancestor, processes] : vanished) {
@@ -62,22 +67,28 @@ void TreeTally::settle_vanished(const Look& look) {
         ended_.faults_major += process->faults_major;
         ended_.faults_minor += process->faults_minor;
       } else {
-        add_to(ended_, *process);
-        ++ended_unseen_;
+        keep_unseen(*process);
       }
     }
   }
 }
 
-void TreeTally::add(const Look& look) {
+// A process that may no longer be read, such as an unprivileged user's zombie, keeps what it was last seen with.
+void TreeTally::add(Look look) {
+  for (auto& [pid, process] : look) {
+    const auto before = last_.find(pid);
+    if (process.io_known || before == last_.end() || before->second.start_ticks != process.start_ticks) continue;
+    process.rchar = before->second.rchar;
+    process.syscr = before->second.syscr;
+    process.read_bytes = before->second.read_bytes;
+  }
   if (!begun_) {
     for (const auto& [pid, process] : look) add_to(first_, process);
     begun_ = true;
   } else {
     settle_vanished(look);
   }
-  for (const auto& [pid, process] : look) known_ = known_ && process.io_known;
-  last_ = look;
+  last_ = std::move(look);
 }
 
 TreeReads TreeTally::reads() const {
@@ -91,7 +102,10 @@ TreeReads TreeTally::reads() const {
   reads.read_bytes = since(now.read_bytes, first_.read_bytes);
   reads.faults_major = since(now.faults_major, first_.faults_major);
   reads.faults_minor = since(now.faults_minor, first_.faults_minor);
-  reads.known = known_ && begun_;
+  // One that was waited for does not matter: its parent's counters have its reads.
+  reads.refused = ended_refused_ + static_cast<std::uint64_t>(std::ranges::count_if(
+                                       last_, [](const auto& entry) { return !entry.second.io_known; }));
+  reads.known = begun_ && reads.refused == 0;
   reads.ended_unseen = ended_unseen_;
   return reads;
 }

@@ -91,7 +91,34 @@ TEST(TreeTally, refused_counters_are_said) {
   Look refused{{10, process(1, 0, 50)}};
   refused[10].io_known = false;
   EXPECT_FALSE(after({refused}).known);
+  EXPECT_EQ(after({refused}).refused, 1U);
   EXPECT_FALSE(after({}).known);
+}
+
+TEST(TreeTally, a_refused_zombie_keeps_what_it_was_last_seen_with) {
+  Look zombie{{10, process(1, 0, 50)}};
+  zombie[10].io_known = false;
+  const TreeReads reads = after({{{10, process(1, 100, 50)}}, {{10, process(1, 400, 50)}}, zombie});
+  EXPECT_EQ(reads.read_bytes, 300U);
+  EXPECT_EQ(reads.refused, 1U);
+}
+
+TEST(TreeTally, a_refused_child_that_was_waited_for_is_in_its_parent) {
+  ProcessLook child = process(10, 0, 5);
+  child.io_known = false;
+  const TreeReads reads =
+      after({{{10, process(1, 1000, 50)}}, {{10, process(1, 1000, 50)}, {11, child}}, {{10, process(1, 1100, 50, 6)}}});
+  EXPECT_EQ(reads.read_bytes, 100U);
+  EXPECT_TRUE(reads.known);
+}
+
+TEST(TreeTally, a_refused_child_nobody_waited_for_is_said) {
+  ProcessLook child = process(10, 0, 5);
+  child.io_known = false;
+  const TreeReads reads =
+      after({{{10, process(1, 1000, 50)}}, {{10, process(1, 1000, 50)}, {11, child}}, {{10, process(1, 1000, 50)}}});
+  EXPECT_EQ(reads.refused, 1U);
+  EXPECT_FALSE(reads.known);
 }
 
 }  // namespace
