@@ -4,10 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "capture/session_start.h"
-#include "host/counters.h"
+#include "capture/target.h"
 
 namespace servedby {
 namespace {
@@ -47,6 +48,7 @@ AttributionResult counted_result(const Sampled& sampled, const Inference& infere
   result.mmap.faults_major = sampled.reads.faults_major;
   result.mmap.faults_minor = sampled.reads.faults_minor;
   if (sampled.reads.ended_unseen != 0) result.losses["processes_ended_unseen"] = sampled.reads.ended_unseen;
+  if (sampled.reads.refused != 0) result.losses["processes_refused"] = sampled.reads.refused;
   LedgerLine process;
   process.boundary = "process";
   process.kernel_source = "/proc/PID/io read_bytes";
@@ -72,7 +74,9 @@ Counted::~Counted() = default;
 Counted::Counted(Counted&&) noexcept = default;
 
 Result<Counted> Counted::begin(std::uint32_t pid, const std::vector<std::string>& command) {
-  if (const auto io = process_counters(Root(), pid); !io) {
+  if (auto visible = check_proc(); !visible) return std::unexpected(visible.error());
+  const auto io = Root().text(fmt::format("/proc/{}/io", pid));
+  if (!io && io.error() != ENOENT) {  // that one: a kernel without task I/O accounting, or ended by now
     return std::unexpected(system_error("cannot read the counters of", fmt::format("PID {}", pid), io.error(),
                                         "run as the user who owns the process, or as root"));
   }
@@ -94,7 +98,7 @@ LiveOutcome Counted::end(std::optional<int> exit_code) {
   session.after = sampled.after;
   const Inference inference = infer(sampled.before, sampled.after, sampled.reads, session.stack, sampled.open_on);
   if (!inference.doubt.empty()) session.warnings.push_back("inferred from counters: " + inference.doubt);
-  return {session, counted_result(sampled, inference, session)};
+  return {session, counted_result(sampled, inference, session), std::nullopt};
 }
 
 }  // namespace servedby

@@ -153,12 +153,11 @@ Result<void> Live::begin(std::uint32_t pid, const std::vector<std::string>& comm
 void Live::watch(const std::function<bool()>& over) {
   while (!over()) {
     state_->drain();
-    if (state_->recording_failed) return;
     std::this_thread::sleep_for(drain_interval);
   }
 }
 
-Result<LiveOutcome> Live::end(std::optional<int> exit_code) {
+LiveOutcome Live::end(std::optional<int> exit_code) {
   State& state = *state_;
   Session& session = state.session;
   session.target_exit = exit_code;
@@ -172,11 +171,11 @@ Result<LiveOutcome> Live::end(std::optional<int> exit_code) {
   state.snapshot_end();
   state.drain();
   session.hooks = state.capture->hooks();
-  LiveOutcome outcome{session, state.attribution->finish(session)};
+  LiveOutcome outcome{session, state.attribution->finish(session), std::nullopt};
   if (state.recording && !state.recording_failed) {
     if (auto finished = state.recording->finish(session); !finished) state.recording_failed = finished.error();
   }
-  if (state.recording_failed) return std::unexpected(*state.recording_failed);
+  outcome.recording_failed = state.recording_failed;
   return outcome;
 }
 

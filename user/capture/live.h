@@ -28,6 +28,7 @@ struct LiveOptions {
 struct LiveOutcome {
   Session session;
   AttributionResult result;
+  std::optional<Error> recording_failed;  ///< the result is whole all the same
 };
 
 class Live {
@@ -42,11 +43,11 @@ class Live {
   /// process that already ran.
   [[nodiscard]] Result<void> begin(std::uint32_t pid, const std::vector<std::string>& command);
 
-  /// Drains until `over` says so; asks it every few milliseconds. `progress`, if given, is told the time now and then.
+  /// Drains until `over` says so; asks it every few milliseconds. A recording that fails does not end it.
   void watch(const std::function<bool()>& over);
 
   /// Waits a moment for the target's requests to complete, takes the counters, detaches, and attributes what is left.
-  [[nodiscard]] Result<LiveOutcome> end(std::optional<int> exit_code);
+  [[nodiscard]] LiveOutcome end(std::optional<int> exit_code);
 
  private:
   struct State;

@@ -59,15 +59,17 @@ Condition pid_namespace() {
   const bool known = stat("/proc/self/ns/pid", &status) == 0;
   const bool first = known && status.st_ino == first_pid_namespace;
   return {"PID namespace", first,
-          first ? "the machine's first" : "another than the machine's first, so PIDs mean something else here",
+          first ? "the machine's first" : "not in the machine's first PID namespace, so PIDs mean something else here",
           "run it outside the container (or with --pid=host); --tier counters works inside"};
 }
 
 Condition tracefs() {
   const bool there =
       access("/sys/kernel/tracing/events", R_OK) == 0 || access("/sys/kernel/debug/tracing/events", R_OK) == 0;
-  return {"tracefs", there, there ? "mounted" : "not mounted or not readable: classic tracepoints cannot be attached",
-          "mount -t tracefs tracefs /sys/kernel/tracing"};
+  return {
+      "tracefs", there, there ? "mounted" : "tracefs is not readable: classic tracepoints cannot be attached",
+      "mount -t tracefs tracefs /sys/kernel/tracing (with lockdown=confidentiality it stays empty); --tier counters "
+      "works without"};
 }
 
 }  // namespace

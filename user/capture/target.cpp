@@ -32,6 +32,15 @@ namespace {
   _exit(error == ENOENT ? 127 : 126);
 }
 
+/// The process that a task belongs to; 0 if /proc does not show it.
+std::uint32_t process_of(std::uint32_t task) {
+  std::ifstream status(fmt::format("/proc/{}/status", task));
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("Tgid:")) return static_cast<std::uint32_t>(std::stoul(line.substr(5)));
+  }
+  return 0;
+}
+
 }  // namespace
 
 Result<HeldCommand> HeldCommand::hold(const std::vector<std::string>& arguments) {
@@ -85,11 +94,17 @@ HeldCommand::~HeldCommand() {
 }
 
 Result<void> HeldCommand::release() {
+  // Ctrl-C may have ended it while it was held; then nobody is at the other end of the pipe.
+  struct sigaction ignore{};
+  struct sigaction before{};
+  ignore.sa_handler = SIG_IGN;
+  sigaction(SIGPIPE, &ignore, &before);
   const char word = 'g';
   const ssize_t told = write(go_, &word, 1);
   const int error = errno;
+  sigaction(SIGPIPE, &before, nullptr);
   close(std::exchange(go_, -1));
-  if (told != 1) return std::unexpected(system_error("cannot start", "the command", error));
+  if (told != 1 && error != EPIPE) return std::unexpected(system_error("cannot start", "the command", error));
   int failed = 0;
   ssize_t got = 0;
   do {
@@ -108,6 +123,10 @@ bool HeldCommand::ended() const {
   return waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid_;
 }
 
+void HeldCommand::pass_on(int signal) const {
+  if (pid_ > 0 && !reaped_) kill(pid_, signal);
+}
+
 int HeldCommand::reap() {
   while (!reaped_ && waitpid(pid_, &status_, 0) < 0 && errno == EINTR) {
   }
@@ -115,15 +134,32 @@ int HeldCommand::reap() {
   return WIFSIGNALED(status_) ? 128 + WTERMSIG(status_) : WEXITSTATUS(status_);
 }
 
+Result<void> check_proc() {
+  std::array<char, 32> self{};  // a link to our own PID, as this /proc counts
+  const ssize_t length = readlink("/proc/self", self.data(), self.size());
+  if (length > 0 && std::string(self.data(), static_cast<std::size_t>(length)) == std::to_string(getpid())) return {};
+  return std::unexpected(Error{"cannot look at", "processes",
+                               "/proc is not mounted, or shows the PIDs of another PID namespace",
+                               "mount the /proc of this one (unshare --mount-proc)", Exit::not_permitted});
+}
+
 Result<void> check_running(std::uint32_t pid) {
-  if (kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH) {
-    return std::unexpected(Error{"cannot attach to", fmt::format("PID {}", pid), "no such process",
-                                 "give the PID of a running process", Exit::bad_input});
-  }
-  if (!still_runs(pid)) {
-    return std::unexpected(Error{"cannot attach to", fmt::format("PID {}", pid), "it has already ended",
-                                 "give the PID of a running process", Exit::bad_input});
-  }
+  if (auto visible = check_proc(); !visible) return visible;
+  const auto refuse = [&](std::string why, std::string todo, Exit exit) -> Result<void> {
+    return std::unexpected(
+        Error{"cannot attach to", fmt::format("PID {}", pid), std::move(why), std::move(todo), exit});
+  };
+  const char* const another = "give the PID of a running process";
+  if (kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH)
+    return refuse("no such process", another, Exit::bad_input);
+  const std::uint32_t leader = process_of(pid);
+  if (leader == 0 && kill(static_cast<pid_t>(pid), 0) != 0 && errno == EPERM)
+    return refuse("/proc does not show it to this user", "run as the user who owns it, or as root",
+                  Exit::not_permitted);
+  if (leader != 0 && leader != pid)
+    return refuse(fmt::format("it is a thread of PID {}", leader), fmt::format("give --pid {}", leader),
+                  Exit::bad_input);
+  if (!still_runs(pid)) return refuse("it has already ended", another, Exit::bad_input);
   return {};
 }
 

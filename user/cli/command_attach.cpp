@@ -9,7 +9,6 @@
 
 #include "capture/counted.h"
 #include "capture/live.h"
-#include "capture/obstacles.h"
 #include "capture/target.h"
 #include "cli/commands.h"
 #include "cli/tracing_options.h"
@@ -45,47 +44,41 @@ std::function<bool()> over(const Options& options, std::optional<Clock::time_poi
 
 int report(const LiveOutcome& outcome, const Options& options) {
   if (auto delivered = deliver(outcome, options.tracing, false); !delivered) return fail(delivered.error());
-  const bool lost = !outcome.result.complete && outcome.result.tier != "counters";
-  return static_cast<int>(lost ? Exit::incomplete : Exit::done);
+  if (outcome.recording_failed) return fail(*outcome.recording_failed);
+  return static_cast<int>(lost_something(outcome.result) ? Exit::incomplete : Exit::done);
 }
 
-int attach_counted(const Options& options) {
+int attach_counted(const Options& options, const std::string& instead) {
   auto counted = Counted::begin(options.pid, {});
   if (!counted) return fail(counted.error());
+  fmt::print(stderr, "{}", instead);
   std::optional<Clock::time_point> next_look;
   const auto ended = over(options, next_look);
   while (!ended()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   return report(counted->end(std::nullopt), options);
 }
 
-int attach_traced(const Options& options) {
-  auto live = Live::open(options.tracing.live());
-  if (!live) return fail(live.error());
-  if (auto running = check_running(options.pid); !running) return fail(running.error());
-  if (auto begun = live->begin(options.pid, {}); !begun) return fail(begun.error());
+int attach_traced(Live& live, const Options& options) {
+  if (!still_runs(options.pid)) {
+    return fail({"cannot attach to", fmt::format("PID {}", options.pid), "it ended while the hooks were being attached",
+                 "servedby run sees a command from its start", Exit::bad_input});
+  }
+  if (auto begun = live.begin(options.pid, {}); !begun) return fail(begun.error());
   if (!options.tracing.quiet && !options.tracing.json) {
     fmt::print(stderr, "servedby attach: watching PID {}; Ctrl-C ends and reports\n", options.pid);
   }
   std::optional<Clock::time_point> next_look;
-  live->watch(over(options, next_look));
-  auto outcome = live->end(std::nullopt);
-  if (!outcome) return fail(outcome.error());
-  return report(*outcome, options);
+  live.watch(over(options, next_look));
+  return report(live.end(std::nullopt), options);
 }
 
 int attach(const Options& options) {
   if (auto wrong = options.tracing.wrong()) return fail(*wrong);
   if (auto running = check_running(options.pid); !running) return fail(running.error());
   const Interruption interruption(false);
-  if (options.tracing.tier == "counters") return attach_counted(options);
-  if (options.tracing.tier == "auto") {
-    if (auto obstacle = tracing_obstacle()) {
-      if (!options.tracing.record.empty()) return fail(*obstacle);
-      fmt::print(stderr, "servedby attach: {}; answering from the kernel's counters instead\n", obstacle->line());
-      return attach_counted(options);
-    }
-  }
-  return attach_traced(options);
+  auto opened = open_live("attach", options.tracing);
+  if (!opened) return fail(opened.error());
+  return opened->live ? attach_traced(*opened->live, options) : attach_counted(options, opened->instead);
 }
 
 void add(CLI::App& app, std::function<int()>& run) {

@@ -9,7 +9,6 @@
 
 #include "capture/counted.h"
 #include "capture/live.h"
-#include "capture/obstacles.h"
 #include "capture/target.h"
 #include "cli/commands.h"
 #include "cli/tracing_options.h"
@@ -40,38 +39,40 @@ int cannot_start(const HeldCommand& command, const Options& options, Error error
 
 int report(const LiveOutcome& outcome, const Options& options, int exit_code) {
   if (auto delivered = deliver(outcome, options.tracing, true); !delivered) return fail(delivered.error());
-  const bool lost = !outcome.result.complete && outcome.result.tier != "counters";
-  return lost && options.tracing.strict ? own_trouble : exit_code;
+  if (outcome.recording_failed) return fail(*outcome.recording_failed);
+  return options.tracing.strict && lost_something(outcome.result) ? own_trouble : exit_code;
 }
 
-int run_counted(const Options& options) {
+/// SIGTERM and SIGHUP reach only us, as a rule; the command is to end, and then we report. As timeout(1) does.
+bool ended(const HeldCommand& command) {
+  if (const int signal = Interruption::take(); signal != 0) command.pass_on(signal);
+  return command.ended();
+}
+
+int run_counted(const Options& options, const std::string& instead) {
   auto command = HeldCommand::hold(options.command);
   if (!command) return fail(command.error());
   Interruption interruption(true);
   auto counted = Counted::begin(command->pid(), options.command);
   if (!counted) return fail(counted.error());
+  fmt::print(stderr, "{}", instead);
   if (auto released = command->release(); !released) return cannot_start(*command, options, released.error());
-  while (!command->ended()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  while (!ended(*command)) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   LiveOutcome outcome = counted->end(std::nullopt);
   const int exit_code = command->reap();
   outcome.session.target_exit = exit_code;
   return report(outcome, options, exit_code);
 }
 
-int run_traced(const Options& options) {
-  auto live = Live::open(options.tracing.live());
-  if (!live) return fail(live.error());
+int run_traced(Live& live, const Options& options) {
   auto command = HeldCommand::hold(options.command);
   if (!command) return fail(command.error());
   Interruption interruption(true);
-  if (auto begun = live->begin(command->pid(), options.command); !begun) return fail(begun.error());
+  if (auto begun = live.begin(command->pid(), options.command); !begun) return fail(begun.error());
   if (auto released = command->release(); !released) return cannot_start(*command, options, released.error());
-  live->watch([&] { return command->ended(); });
-  while (!command->ended()) std::this_thread::sleep_for(std::chrono::milliseconds(5));  // the recording failed
+  live.watch([&] { return ended(*command); });
   const int exit_code = command->reap();
-  auto outcome = live->end(exit_code);
-  if (!outcome) return fail(outcome.error());
-  return report(*outcome, options, exit_code);
+  return report(live.end(exit_code), options, exit_code);
 }
 
 int run_command(const Options& options) {
@@ -79,15 +80,9 @@ int run_command(const Options& options) {
   if (options.tracing.output == "-") {
     return fail({"cannot write the result to", "stdout", "it belongs to the command", "give -o FILE", Exit::usage});
   }
-  if (options.tracing.tier == "counters") return run_counted(options);
-  if (options.tracing.tier == "auto") {
-    if (auto obstacle = tracing_obstacle()) {
-      if (!options.tracing.record.empty()) return fail(*obstacle);
-      fmt::print(stderr, "servedby run: {}; answering from the kernel's counters instead\n", obstacle->line());
-      return run_counted(options);
-    }
-  }
-  return run_traced(options);
+  auto opened = open_live("run", options.tracing);
+  if (!opened) return fail(opened.error());
+  return opened->live ? run_traced(*opened->live, options) : run_counted(options, opened->instead);
 }
 
 void add(CLI::App& app, std::function<int()>& run) {
@@ -96,7 +91,7 @@ void add(CLI::App& app, std::function<int()>& run) {
       "run", "Run a command and say which layer served each of its reads, those of its children and threads too");
   command->footer(
       "The command keeps stdin, stdout and stderr; the report goes to stderr when it ends, and its exit code is passed "
-      "on.\n"
+      "on. SIGTERM and SIGHUP are passed on to it.\n"
       "125: trouble of servedby's own, 126: the command cannot be executed, 127: it is not found.\n\n"
       "  servedby run -- python3 load.py\n"
       "  servedby run -o result.json -- ./llama-server -m model.gguf");

@@ -8,7 +8,9 @@
 #include <array>
 #include <csignal>
 #include <cstdio>
+#include <utility>
 
+#include "capture/obstacles.h"
 #include "report/output_file.h"
 #include "report/result_json.h"
 #include "report/text.h"
@@ -17,7 +19,7 @@ namespace servedby::cli {
 namespace {
 
 volatile std::sig_atomic_t interrupted = 0;
-void note_interrupt(int /*signal*/) { interrupted = 1; }
+void note_interrupt(int signal) { interrupted = signal; }
 
 constexpr std::array handled{SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 std::array<struct sigaction, handled.size()> previous;
@@ -95,6 +97,21 @@ void say_error(const std::string& command, const Error& error) {
   fmt::print(stderr, "servedby {}: {}\n", command, error.line());
 }
 
+Result<Opened> open_live(const std::string& command, const TracingOptions& options) {
+  if (options.tier == "counters") return Opened{};
+  std::optional<Error> why = tracing_obstacle();
+  if (!why) {
+    auto live = Live::open(options.live());
+    if (live) return Opened{std::move(*live), {}};
+    why = live.error();
+  }
+  // Counters leave nothing to record.
+  if (options.tier != "auto" || !options.record.empty() || why->exit != Exit::not_permitted)
+    return std::unexpected(*why);
+  return Opened{std::nullopt,
+                fmt::format("servedby {}: {}; answering from the kernel's counters instead\n", command, why->line())};
+}
+
 Result<void> deliver(const LiveOutcome& outcome, const TracingOptions& options, bool people_on_stderr) {
   const report::Tree tree = report::result_tree(outcome.result, outcome.session, "servedby " SERVEDBY_VERSION);
   if (!options.output.empty()) {
@@ -114,10 +131,12 @@ Result<void> deliver(const LiveOutcome& outcome, const TracingOptions& options, 
 
 Interruption::Interruption(bool ignore_interrupt) {
   for (std::size_t i = 0; i < handled.size(); ++i) {
+    sigaction(handled[i], nullptr, &previous[i]);
+    if (handled[i] == SIGHUP && previous[i].sa_handler == SIG_IGN) continue;  // nohup(1)
     struct sigaction action{};
     const bool of_terminal = handled[i] == SIGINT || handled[i] == SIGQUIT;
     action.sa_handler = ignore_interrupt && of_terminal ? SIG_IGN : note_interrupt;
-    sigaction(handled[i], &action, &previous[i]);
+    sigaction(handled[i], &action, nullptr);
   }
 }
 
@@ -126,5 +145,17 @@ Interruption::~Interruption() {
 }
 
 bool Interruption::asked() { return interrupted != 0; }
+
+int Interruption::take() {
+  const int signal = interrupted;
+  interrupted = 0;
+  return signal;
+}
+
+bool lost_something(const AttributionResult& result) {
+  const auto not_zero = [](const auto& loss) { return loss.second != 0; };
+  // The counters tier is never complete, since it traces nothing; it has lost only what it counts as lost.
+  return !result.complete && (result.tier != "counters" || std::ranges::any_of(result.losses, not_zero));
+}
 
 }  // namespace servedby::cli

@@ -29,6 +29,14 @@ struct TracingOptions {
 /// "servedby run: …" on stderr.
 void say_error(const std::string& command, const Error& error);
 
+struct Opened {
+  std::optional<Live> live;  ///< the hooks, attached; nothing where the kernel's counters are to answer
+  std::string instead;       ///< then, with --tier auto: why, to be said once they do
+};
+
+/// Attaches the hooks, unless --tier counters, or --tier auto where tracing is not permitted or not supported.
+[[nodiscard]] Result<Opened> open_live(const std::string& command, const TracingOptions& options);
+
 /// Writes the result: the file of -o, JSON to stdout if asked for, text to `people` (stdout or stderr) unless quiet.
 [[nodiscard]] Result<void> deliver(const LiveOutcome& outcome, const TracingOptions& options, bool people_on_stderr);
 
@@ -41,6 +49,11 @@ class Interruption {
   Interruption(const Interruption&) = delete;
   Interruption& operator=(const Interruption&) = delete;
   [[nodiscard]] static bool asked();
+  /// The signal that was noted, once; 0: none. For a command that it is to be passed on to.
+  [[nodiscard]] static int take();
 };
+
+/// Whether the exit code has to say that something was lost.
+[[nodiscard]] bool lost_something(const AttributionResult& result);
 
 }  // namespace servedby::cli
