@@ -78,7 +78,8 @@ int attach(const Options& options) {
   const Interruption interruption(false);
   auto opened = open_live("attach", options.tracing);
   if (!opened) return fail(opened.error());
-  return opened->live ? attach_traced(*opened->live, options) : attach_counted(options, opened->instead);
+  std::optional<Live>& live = opened->live;
+  return live ? attach_traced(*live, options) : attach_counted(options, opened->instead);
 }
 
 void add(CLI::App& app, std::function<int()>& run) {

@@ -82,7 +82,8 @@ int run_command(const Options& options) {
   }
   auto opened = open_live("run", options.tracing);
   if (!opened) return fail(opened.error());
-  return opened->live ? run_traced(*opened->live, options) : run_counted(options, opened->instead);
+  std::optional<Live>& live = opened->live;
+  return live ? run_traced(*live, options) : run_counted(options, opened->instead);
 }
 
 void add(CLI::App& app, std::function<int()>& run) {
