@@ -6,6 +6,7 @@
 #include "bpf/kernel.h"
 
 struct account {
+	struct task_state *state; /* of the current task; NULL: none */
 	u64 serving; /* the request a worker serves; 0: none */
 	u32 tid, tgid;
 	u32 read;    /* open read call of a target; 0: none */
@@ -28,14 +29,13 @@ static __always_inline void account_of_current(struct account *account)
 
 	account->tid = current_tid();
 	account->tgid = current_tgid();
+	account->state = state = task_state(account->tid);
 	if (is_target(account->tgid)) {
-		state = task_state(account->tid);
 		account->flags = SB_BY_TARGET | SB_FOR_TARGET;
 		if (state && state->open)
 			account->read = state->read;
 		return;
 	}
-	state = task_state(account->tid);
 	if (state && state->serving) {
 		account->flags = account_of_request(state->serving, state->serving_issue_ns);
 		if (account->flags)

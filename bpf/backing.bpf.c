@@ -85,37 +85,41 @@ static __always_inline void serve_by_range(struct sb_file_id file, u64 pos, u64 
 }
 
 /* Buffered: the worker looks into the page cache of the backing file. */
-static __always_inline void worker_looks_up(struct kiocb *iocb, struct iov_iter *iter)
+static __always_inline void worker_looks_up(struct kiocb *iocb, struct iov_iter *iter, const bool typed)
 {
-	struct task_struct *task = (void *)bpf_get_current_task();
+	struct task_struct *task = bpf_get_current_task_btf();
 	struct request_state *in_flight;
-	struct sb_file_id file;
+	struct address_space *mapping;
+	struct sb_file_id id;
 	u64 request, pos, bytes;
+	struct file *file;
 
-	if (!(BPF_CORE_READ(task, flags) & PF_KTHREAD))
+	if (!(task->flags & PF_KTHREAD))
 		return;
-	file = inode_id(BPF_CORE_READ(iocb, ki_filp, f_mapping, host));
-	pos = BPF_CORE_READ(iocb, ki_pos);
-	bytes = BPF_CORE_READ(iter, count);
+	file = FIELD(iocb, ki_filp);
+	mapping = FIELD(file, f_mapping);
+	id = inode_id(FIELD(mapping, host), typed);
+	pos = FIELD(iocb, ki_pos);
+	bytes = FIELD(iter, count);
 	request = request_of_kiocb(iocb);
 	in_flight = request ? bpf_map_lookup_elem(&requests, &request) : NULL;
 	if (in_flight && (in_flight->flags & REQUEST_BACKED))
-		serve_by_address(request, in_flight, file, pos, bytes, 0);
+		serve_by_address(request, in_flight, id, pos, bytes, 0);
 	else
-		serve_by_range(file, pos, bytes);
+		serve_by_range(id, pos, bytes);
 }
 
 SEC("?kprobe/filemap_read")
 int BPF_KPROBE(kprobe_backing_lookup, struct kiocb *iocb, struct iov_iter *iter)
 {
-	worker_looks_up(iocb, iter);
+	worker_looks_up(iocb, iter, false);
 	return 0;
 }
 
 SEC("?fentry/filemap_read")
 int BPF_PROG(fentry_backing_lookup, struct kiocb *iocb, struct iov_iter *iter)
 {
-	worker_looks_up(iocb, iter);
+	worker_looks_up(iocb, iter, true);
 	return 0;
 }
 
@@ -140,7 +144,7 @@ static __always_inline void direct_bio(struct kiocb *iocb, u64 bio, u64 pos)
 	state->direct_bio = bio;
 	state->direct_pos = pos;
 	state->direct_size = BPF_CORE_READ(inode, i_size);
-	state->direct_file = inode_id(inode);
+	state->direct_file = inode_id(inode, false);
 	state->direct_serving = 0;
 	if (!in_flight)
 		return;

@@ -96,7 +96,7 @@ static long walk_step(u32 i, struct walk *walk)
 		if (walk->part.bytes)
 			send_part(walk);
 		if (inode != walk->part.inode) {
-			walk->id = inode_id(inode);
+			walk->id = inode_id(inode, false);
 			walk->file_size = BPF_CORE_READ(inode, i_size);
 		}
 		walk->part.inode = inode;
@@ -118,13 +118,15 @@ static __always_inline void remember_bio(struct bio *bio, u32 bytes, u32 flags)
 		count_loss(SB_LOSS_REQUEST_STATE);
 }
 
-static __always_inline void bio_submitted(struct bio *bio)
+static __always_inline void bio_submitted(struct bio *bio, const bool typed)
 {
-	u32 opf = BPF_CORE_READ(bio, bi_opf), dev, bytes;
+	u32 opf = FIELD(bio, bi_opf), dev, bytes;
 	struct account account = {};
 	struct tracked_device *device;
+	struct request_queue *queue;
 	struct task_state *state;
 	struct block_device *bdev;
+	struct gendisk *disk;
 	struct inode *inode = NULL;
 	struct bio_vec first;
 	bool meta;
@@ -133,12 +135,12 @@ static __always_inline void bio_submitted(struct bio *bio)
 
 	if ((opf & REQ_OP_MASK) != REQ_OP_READ)
 		return;
-	bytes = BPF_CORE_READ(bio, bi_iter.bi_size);
+	bytes = FIELD(bio, bi_iter.bi_size);
 	if (!bytes)
 		return;
 	account_of_current(&account);
-	state = task_state(account.tid);
-	walk.segments = BPF_CORE_READ(bio, bi_io_vec);
+	state = account.state;
+	walk.segments = FIELD(bio, bi_io_vec);
 	walk.flags = account.flags | SB_BIO_FIRST;
 	walk.serving = account.serving;
 	meta = opf & (1U << bpf_core_enum_value(enum req_flag_bits, __REQ_META___any));
@@ -158,7 +160,7 @@ static __always_inline void bio_submitted(struct bio *bio)
 	} else {
 		if (inode) {
 			walk.part.inode = inode;
-			walk.id = inode_id(inode);
+			walk.id = inode_id(inode, false);
 			walk.file_size = BPF_CORE_READ(inode, i_size);
 		}
 		walk.flags |= meta ? SB_BIO_META : inode ? SB_BIO_FILE : 0;
@@ -172,16 +174,18 @@ static __always_inline void bio_submitted(struct bio *bio)
 	if (opf & (1U << bpf_core_enum_value(enum req_flag_bits, __REQ_RAHEAD___any)))
 		walk.flags |= SB_BIO_AHEAD;
 
-	bdev = BPF_CORE_READ(bio, bi_bdev);
-	walk.dev = disk_dev(BPF_CORE_READ(bdev, bd_disk));
+	bdev = FIELD(bio, bi_bdev);
+	disk = FIELD(bdev, bd_disk);
+	queue = FIELD(disk, queue);
+	walk.dev = disk_dev(disk, typed);
 	dev = walk.dev;
-	walk.sector = BPF_CORE_READ(bio, bi_iter.bi_sector) + BPF_CORE_READ(bdev, bd_start_sect);
+	walk.sector = FIELD(bio, bi_iter.bi_sector) + FIELD(bdev, bd_start_sect);
 	walk.bio = (u64)bio;
 	walk.tid = account.tid;
 	walk.tgid = account.tgid;
 	walk.read = account.read;
 	device = bpf_map_lookup_elem(&devices, &dev);
-	if (device && BPF_CORE_READ(bdev, bd_disk, queue, mq_ops))
+	if (device && FIELD(queue, mq_ops))
 		remember_bio(bio, bytes, walk.flags & (SB_BY_TARGET | SB_BY_WORKER | SB_FOR_TARGET));
 	if (walk.flags & SB_BY_TARGET) {
 		u32 zero = 0;
@@ -196,7 +200,7 @@ static __always_inline void bio_submitted(struct bio *bio)
 	if (walk.flags & SB_BIO_FILE) {
 		/* A bio's pages go up in its file; so if the last is as far from the first as the bytes between them, none is
 		 * missing, and the bio is one run. Else every segment is looked at. */
-		u32 count = BPF_CORE_READ(bio, bi_vcnt);
+		u32 count = FIELD(bio, bi_vcnt);
 		struct inode *last_inode = NULL;
 		struct bio_vec last = {};
 		u64 last_pos = 0;
@@ -227,14 +231,14 @@ static __always_inline void bio_submitted(struct bio *bio)
 SEC("?kprobe/submit_bio")
 int BPF_KPROBE(kprobe_bio_submit, struct bio *bio)
 {
-	bio_submitted(bio);
+	bio_submitted(bio, false);
 	return 0;
 }
 
 SEC("?fentry/submit_bio")
 int BPF_PROG(fentry_bio_submit, struct bio *bio)
 {
-	bio_submitted(bio);
+	bio_submitted(bio, true);
 	return 0;
 }
 
@@ -323,10 +327,11 @@ static long owner_step(u32 i, struct owners *owners)
 	return 0;
 }
 
-static __always_inline void request_issued(struct request *request)
+static __always_inline void request_issued(struct request *request, const bool typed)
 {
-	u32 op = BPF_CORE_READ(request, cmd_flags) & REQ_OP_MASK;
-	struct gendisk *disk = BPF_CORE_READ(request, q, disk);
+	u32 op = FIELD(request, cmd_flags) & REQ_OP_MASK;
+	struct request_queue *queue = FIELD(request, q);
+	struct gendisk *disk = FIELD(queue, disk);
 	struct request_state fresh = {}, *known;
 	struct tracked_device *device;
 	struct owners owners = {};
@@ -335,16 +340,16 @@ static __always_inline void request_issued(struct request *request)
 
 	if (op != REQ_OP_READ || !disk)
 		return;
-	fresh.dev = disk_dev(disk);
+	fresh.dev = disk_dev(disk, typed);
 	device = bpf_map_lookup_elem(&devices, &fresh.dev);
 	if (!device)
 		return;
 	now = bpf_ktime_get_ns();
 	fresh.slot = device->slot;
 	fresh.issue_ns = now;
-	fresh.start_ns = BPF_CORE_READ(request, start_time_ns);
-	fresh.sector = BPF_CORE_READ(request, __sector);
-	fresh.bytes = BPF_CORE_READ(request, __data_len);
+	fresh.start_ns = FIELD(request, start_time_ns);
+	fresh.sector = FIELD(request, __sector);
+	fresh.bytes = FIELD(request, __data_len);
 	known = bpf_map_lookup_elem(&requests, &address);
 	if (known) {
 		if (known->start_ns == fresh.start_ns && known->sector == fresh.sector && known->bytes == fresh.bytes &&
@@ -355,8 +360,9 @@ static __always_inline void request_issued(struct request *request)
 			account_completion(address, known, known->bytes, 0, SB_REQUEST_FOUND_DONE, now);
 		}
 	}
-	owners.bio = BPF_CORE_READ(request, bio);
-	bpf_loop(MAX_BIOS_A_REQUEST, owner_step, &owners, 0);
+	owners.bio = FIELD(request, bio);
+	if (owner_step(0, &owners) == 0 && owners.bio) /* most requests hold one bio */
+		bpf_loop(MAX_BIOS_A_REQUEST, owner_step, &owners, 0);
 	if (owners.bio)
 		count_loss(SB_LOSS_BIO_PARTS);
 	fresh.target_bytes = owners.target_bytes;
@@ -375,14 +381,14 @@ static __always_inline void request_issued(struct request *request)
 SEC("?kprobe/blk_mq_start_request")
 int BPF_KPROBE(kprobe_request_issue, struct request *request)
 {
-	request_issued(request);
+	request_issued(request, false);
 	return 0;
 }
 
 SEC("?fentry/blk_mq_start_request")
 int BPF_PROG(fentry_request_issue, struct request *request)
 {
-	request_issued(request);
+	request_issued(request, true);
 	return 0;
 }
 
@@ -409,10 +415,11 @@ static __always_inline void driver_done(struct request *request, s32 status)
 }
 
 /* The block layer ends a request, or `bytes` of it. */
-static __always_inline void block_done(struct request *request, s32 status, u32 bytes)
+static __always_inline void block_done(struct request *request, s32 status, u32 bytes, const bool typed)
 {
-	u32 op = BPF_CORE_READ(request, cmd_flags) & REQ_OP_MASK, dev;
-	struct gendisk *disk = BPF_CORE_READ(request, q, disk);
+	u32 op = FIELD(request, cmd_flags) & REQ_OP_MASK, dev;
+	struct request_queue *queue = FIELD(request, q);
+	struct gendisk *disk = FIELD(queue, disk);
 	u64 address = (u64)request, now;
 	struct tracked_device *device;
 	struct sb_device_count *counts;
@@ -420,7 +427,7 @@ static __always_inline void block_done(struct request *request, s32 status, u32 
 
 	if ((op != REQ_OP_READ && op != REQ_OP_WRITE) || !disk)
 		return;
-	dev = disk_dev(disk);
+	dev = disk_dev(disk, typed);
 	device = bpf_map_lookup_elem(&devices, &dev);
 	if (!device)
 		return;
@@ -458,7 +465,7 @@ static __always_inline void block_done(struct request *request, s32 status, u32 
 SEC("?tp_btf/block_rq_complete")
 int BPF_PROG(btf_request_done, struct request *request, int status, unsigned int bytes)
 {
-	block_done(request, status, bytes);
+	block_done(request, status, bytes, true);
 	return 0;
 }
 
@@ -475,7 +482,7 @@ int BPF_PROG(btf_nvme_done, struct request *request)
 SEC("?raw_tp/block_rq_complete")
 int raw_request_done(struct bpf_raw_tracepoint_args *context)
 {
-	block_done((struct request *)context->args[0], (s32)context->args[1], (u32)context->args[2]);
+	block_done((struct request *)context->args[0], (s32)context->args[1], (u32)context->args[2], false);
 	return 0;
 }
 

@@ -4,7 +4,7 @@
 // silently.
 #include "bpf/account.h"
 
-static __always_inline void fill(struct inode *inode, u64 pos, u64 bytes, u32 how)
+static __always_inline void fill(struct inode *inode, u64 pos, u64 bytes, u32 how, const bool typed)
 {
 	struct account account = {};
 	struct sb_file_id id;
@@ -12,7 +12,7 @@ static __always_inline void fill(struct inode *inode, u64 pos, u64 bytes, u32 ho
 
 	if (!bytes)
 		return;
-	id = inode_id(inode);
+	id = inode_id(inode, typed);
 	account_of_current(&account);
 	if (!account.flags) {
 		struct file_key key = file_key(id);
@@ -26,7 +26,7 @@ static __always_inline void fill(struct inode *inode, u64 pos, u64 bytes, u32 ho
 	record_begin(&record->head, SB_FILL, sizeof(*record), account.tid, bpf_ktime_get_ns());
 	record->pos = pos;
 	record->bytes = bytes;
-	record->file_size = BPF_CORE_READ(inode, i_size);
+	record->file_size = FIELD(inode, i_size);
 	record->serving = account.serving;
 	record->file = id;
 	record->tgid = account.tgid;
@@ -36,42 +36,45 @@ static __always_inline void fill(struct inode *inode, u64 pos, u64 bytes, u32 ho
 	record_submit(record);
 }
 
-static __always_inline void fill_readahead(struct readahead_control *ahead)
+static __always_inline void fill_readahead(struct readahead_control *ahead, const bool typed)
 {
-	fill(BPF_CORE_READ(ahead, mapping, host), (u64)BPF_CORE_READ(ahead, _index) << page_shift,
-	     (u64)BPF_CORE_READ(ahead, _nr_pages) << page_shift, SB_FILL_READAHEAD);
+	struct address_space *mapping = FIELD(ahead, mapping);
+
+	fill(FIELD(mapping, host), (u64)FIELD(ahead, _index) << page_shift, (u64)FIELD(ahead, _nr_pages) << page_shift,
+	     SB_FILL_READAHEAD, typed);
 }
 
-static __always_inline void fill_folio(struct folio *folio)
+static __always_inline void fill_folio(struct folio *folio, const bool typed)
 {
-	fill(BPF_CORE_READ(folio, mapping, host), (u64)BPF_CORE_READ(folio, index) << page_shift, folio_bytes(folio),
-	     SB_FILL_FOLIO);
+	struct address_space *mapping = FIELD(folio, mapping);
+
+	fill(FIELD(mapping, host), (u64)FIELD(folio, index) << page_shift, folio_bytes(folio), SB_FILL_FOLIO, typed);
 }
 
 SEC("?kprobe/read_pages")
 int BPF_KPROBE(kprobe_fill_readahead, struct readahead_control *ahead)
 {
-	fill_readahead(ahead);
+	fill_readahead(ahead, false);
 	return 0;
 }
 
 SEC("?fentry/read_pages")
 int BPF_PROG(fentry_fill_readahead, struct readahead_control *ahead)
 {
-	fill_readahead(ahead);
+	fill_readahead(ahead, true);
 	return 0;
 }
 
 SEC("?kprobe/filemap_read_folio")
 int BPF_KPROBE(kprobe_fill_folio, struct file *file, void *filler, struct folio *folio)
 {
-	fill_folio(folio);
+	fill_folio(folio, false);
 	return 0;
 }
 
 SEC("?fentry/filemap_read_folio")
 int BPF_PROG(fentry_fill_folio, struct file *file, void *filler, struct folio *folio)
 {
-	fill_folio(folio);
+	fill_folio(folio, true);
 	return 0;
 }

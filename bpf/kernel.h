@@ -19,6 +19,11 @@
 #endif
 #define BDEVFS_MAGIC 0x62646576
 
+/* One step to a field of the kernel's. A program whose arguments carry types (fentry, fexit, tp_btf) reads memory itself; a
+ * kprobe has bare addresses and asks a helper for every step, which costs a hundred instructions. `typed` is a constant in
+ * every program, so one of the two is compiled away. */
+#define FIELD(pointer, field) (typed ? (pointer)->field : BPF_CORE_READ(pointer, field))
+
 /* Numbers of the read calls. */
 #ifdef __TARGET_ARCH_arm64
 enum { SYSTEM_CALL_READ = 63, SYSTEM_CALL_READV = 65, SYSTEM_CALL_PREAD = 67, SYSTEM_CALL_PREADV = 69, SYSTEM_CALL_PREADV2 = 286 };
@@ -32,20 +37,26 @@ static __always_inline int current_system_call(void)
 	struct pt_regs *regs = (void *)bpf_task_pt_regs(bpf_get_current_task_btf());
 
 #ifdef __TARGET_ARCH_arm64
-	return BPF_CORE_READ(regs, syscallno);
+	return regs->syscallno;
 #else
-	return BPF_CORE_READ(regs, orig_ax);
+	return regs->orig_ax;
 #endif
 }
 
-static __always_inline struct sb_file_id inode_id(struct inode *inode)
+static __always_inline struct sb_file_id inode_id(struct inode *inode, const bool typed)
 {
+	struct super_block *super = FIELD(inode, i_sb);
 	struct sb_file_id id = {};
 
-	id.ino = BPF_CORE_READ(inode, i_ino);
-	id.dev = BPF_CORE_READ(inode, i_sb, s_dev);
-	id.generation = BPF_CORE_READ(inode, i_generation);
+	id.ino = FIELD(inode, i_ino);
+	id.dev = FIELD(super, s_dev);
+	id.generation = FIELD(inode, i_generation);
 	return id;
+}
+
+static __always_inline bool same_file(struct sb_file_id a, struct sb_file_id b)
+{
+	return a.ino == b.ino && a.dev == b.dev && a.generation == b.generation;
 }
 
 static __always_inline struct file_key file_key(struct sb_file_id id)
@@ -130,9 +141,11 @@ static __always_inline u64 folio_bytes(struct folio *folio)
 }
 
 /* The whole disk of a bio or request. A partition's bio carries the partition until it is remapped. */
-static __always_inline u32 disk_dev(struct gendisk *disk)
+static __always_inline u32 disk_dev(struct gendisk *disk, const bool typed)
 {
-	return BPF_CORE_READ(disk, part0, bd_dev);
+	struct block_device *whole = FIELD(disk, part0);
+
+	return FIELD(whole, bd_dev);
 }
 
 /* A loop request's driver data lies right behind struct request (blk_mq_rq_to_pdu), and the kiocb inside it. Since 6.12 the

@@ -79,10 +79,12 @@ static __always_inline void track(struct file *file, struct sb_file_id id, struc
 	send_name(file, id, opened, tid);
 }
 
-static __always_inline void read_enter(struct file *file, u64 count, loff_t *pos)
+static __always_inline void read_enter(struct file *file, u64 count, loff_t *pos, const bool typed)
 {
 	u32 tgid = current_tgid(), tid = current_tid();
 	struct task_state *state;
+	struct super_block *super;
+	struct sb_file_id id;
 	struct inode *inode;
 	loff_t at = 0;
 	u16 mode;
@@ -97,22 +99,24 @@ static __always_inline void read_enter(struct file *file, u64 count, loff_t *pos
 	state->seen = 1;
 	state->open = 0;
 	state->direct_bio = 0;
-	inode = BPF_CORE_READ(file, f_inode);
-	mode = BPF_CORE_READ(inode, i_mode) & S_IFMT;
-	state->ignored = (mode != S_IFREG && mode != S_IFBLK) || made_up_by_kernel(BPF_CORE_READ(inode, i_sb, s_magic));
+	inode = FIELD(file, f_inode);
+	mode = FIELD(inode, i_mode) & S_IFMT;
+	super = FIELD(inode, i_sb);
+	state->ignored = (mode != S_IFREG && mode != S_IFBLK) || made_up_by_kernel(FIELD(super, s_magic));
 	if (state->ignored)
 		return;
 	if (pos)
 		bpf_probe_read_kernel(&at, sizeof(at), pos);
-	state->opened = inode_id(inode);
-	state->file = state->opened;
+	id = inode_id(inode, typed);
+	if (!same_file(id, state->opened)) /* else its last call has done so */
+		track(file, id, id, tid);
+	state->opened = id;
+	state->file = id;
 	state->pos = at;
 	state->count = count;
-	state->file_size = BPF_CORE_READ(inode, i_size);
-	state->flags = (mode == S_IFBLK ? SB_READ_BLKDEV : 0) |
-		       (BPF_CORE_READ(file, f_flags) & O_DIRECT_FLAG ? SB_READ_DIRECT : 0);
+	state->file_size = FIELD(inode, i_size);
+	state->flags = (mode == S_IFBLK ? SB_READ_BLKDEV : 0) | (FIELD(file, f_flags) & O_DIRECT_FLAG ? SB_READ_DIRECT : 0);
 	state->read++;
-	track(file, state->file, state->opened, tid);
 	state->open = 1;
 	state->begin_ns = bpf_ktime_get_ns();
 }
@@ -161,14 +165,14 @@ static __always_inline void read_exit(u16 method, s64 returned)
 SEC("?kprobe/vfs_read")
 int BPF_KPROBE(kprobe_read_entry, struct file *file, char *buffer, size_t count, loff_t *pos)
 {
-	read_enter(file, count, pos);
+	read_enter(file, count, pos, false);
 	return 0;
 }
 
 SEC("?fentry/vfs_read")
 int BPF_PROG(fentry_read_entry, struct file *file, char *buffer, size_t count, loff_t *pos)
 {
-	read_enter(file, count, pos);
+	read_enter(file, count, pos, true);
 	return 0;
 }
 
@@ -176,14 +180,14 @@ int BPF_PROG(fentry_read_entry, struct file *file, char *buffer, size_t count, l
 SEC("?kprobe/vfs_readv")
 int BPF_KPROBE(kprobe_readv_entry, struct file *file, void *vec, unsigned long parts, loff_t *pos)
 {
-	read_enter(file, 0, pos);
+	read_enter(file, 0, pos, false);
 	return 0;
 }
 
 SEC("?fentry/vfs_readv")
 int BPF_PROG(fentry_readv_entry, struct file *file, void *vec, unsigned long parts, loff_t *pos)
 {
-	read_enter(file, 0, pos);
+	read_enter(file, 0, pos, true);
 	return 0;
 }
 
@@ -234,10 +238,11 @@ int BPF_PROG(fexit_readv_return, struct file *file, void *vec, unsigned long par
 
 /* The page cache of a file is about to be looked at for a reader: whose pages really serve the call (below an overlay another
  * file than the one opened; for a block device not its node's inode). */
-static __always_inline void reader_looks_up(struct kiocb *iocb, struct iov_iter *iter)
+static __always_inline void reader_looks_up(struct kiocb *iocb, struct iov_iter *iter, const bool typed)
 {
 	u32 tid = current_tid();
 	struct task_state *state;
+	struct address_space *mapping;
 	struct sb_file_id id;
 	struct file *file;
 
@@ -246,27 +251,28 @@ static __always_inline void reader_looks_up(struct kiocb *iocb, struct iov_iter 
 	state = task_state(tid);
 	if (!state || !state->open)
 		return;
-	file = BPF_CORE_READ(iocb, ki_filp);
-	id = inode_id(BPF_CORE_READ(file, f_mapping, host));
+	file = FIELD(iocb, ki_filp);
+	mapping = FIELD(file, f_mapping);
+	id = inode_id(FIELD(mapping, host), typed);
 	if (!(state->flags & SB_READ_PAGE_CACHE) && (id.ino != state->file.ino || id.dev != state->file.dev)) {
 		state->file = id;
 		track(file, id, state->opened, tid);
 	}
 	if (!state->count)
-		state->count = BPF_CORE_READ(iter, count);
+		state->count = FIELD(iter, count);
 	state->flags |= SB_READ_PAGE_CACHE;
 }
 
 SEC("?kprobe/filemap_read")
 int BPF_KPROBE(kprobe_read_lookup, struct kiocb *iocb, struct iov_iter *iter)
 {
-	reader_looks_up(iocb, iter);
+	reader_looks_up(iocb, iter, false);
 	return 0;
 }
 
 SEC("?fentry/filemap_read")
 int BPF_PROG(fentry_read_lookup, struct kiocb *iocb, struct iov_iter *iter)
 {
-	reader_looks_up(iocb, iter);
+	reader_looks_up(iocb, iter, true);
 	return 0;
 }

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "capture/obstacles.h"
+#include "capture/preemption.h"
 #include "observers.skel.h"
 #include "record/record.h"
 
@@ -270,7 +271,7 @@ Result<Capture> Capture::open(const CaptureOptions& options, const StorageStack&
   if (auto obstacle = tracing_obstacle()) return std::unexpected(*obstacle);
   libbpf_set_print(take_libbpf_message);
   auto state = std::make_unique<State>();
-  for (Hook& hook : hook_plan(options.tier)) {
+  for (Hook& hook : hook_plan(options.tier, programs_are_preempted(Root()))) {
     Plan plan;
     plan.off = std::any_of(options.without.begin(), options.without.end(),
                            [&](const std::string& name) { return hook_is(hook, name); });

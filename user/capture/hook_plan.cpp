@@ -146,20 +146,27 @@ std::vector<Hook> every_hook() {
 
 }  // namespace
 
-std::vector<Hook> hook_plan(Tier tier) {
-  std::vector<Hook> hooks = every_hook();
+std::vector<Hook> hook_plan(Tier tier, bool preempted) {
   if (tier == Tier::counters) return {};
-  if (tier == Tier::automatic) return hooks;
-  const std::string wanted = tier == Tier::fentry ? "fentry" : "kprobe";
-  // The return of a read has one hook in each tier.
-  const std::string other_return = tier == Tier::fentry ? "read-return" : "read-end";
-  std::erase_if(hooks, [&](const Hook& hook) { return hook.name == other_return; });
+  std::vector<Hook> hooks = every_hook();
+  if (tier == Tier::automatic && preempted) return hooks;
+  const std::string wanted = tier == Tier::kprobe ? "kprobe" : "fentry";
+  // Where nothing is skipped, one sight of a read's return is enough, and the other costs every system call.
+  const std::string last_resort = tier == Tier::kprobe ? "read-end" : "read-return";
+  const auto spare = std::ranges::find(hooks, last_resort, &Hook::name);
+  const Way spare_way = spare->ways.front();
+  hooks.erase(spare);
   for (Hook& hook : hooks) {
-    if (hook.name == "read-return" || hook.name == "read-end") hook.second_sight = false;
+    if (hook.name == "read-return" || hook.name == "read-end") {
+      hook.second_sight = false;
+      if (tier == Tier::automatic) hook.ways.push_back(spare_way);
+    }
     const auto other =
         std::stable_partition(hook.ways.begin(), hook.ways.end(), [&](const Way& way) { return way.tier == wanted; });
-    if (other != hook.ways.begin()) hook.ways.erase(other, hook.ways.end());
-    hook.why = "the " + wanted + " tier was asked for";
+    if (tier != Tier::automatic && other != hook.ways.begin()) hook.ways.erase(other, hook.ways.end());
+    hook.why = tier == Tier::automatic
+                   ? "this kernel does not preempt programs, so none is skipped; this way costs least"
+                   : "the " + wanted + " tier was asked for";
   }
   return hooks;
 }

@@ -27,10 +27,11 @@ struct Hook {
   std::vector<Way> ways;      ///< in the order to try
 };
 
-/// The hooks in the order they are attached, with the ways that `tier` allows. Tier::automatic: the ways that lose
-/// nothing in their context, fentry where no such way is known; Tier::fentry and Tier::kprobe: that way first, the
-/// others after it only where there is none of that tier.
-[[nodiscard]] std::vector<Hook> hook_plan(Tier tier);
+/// The hooks in the order they are attached, with the ways that `tier` allows. Tier::automatic: where programs are
+/// `preempted`, the ways that lose nothing in their context, fentry where no such way is known; else fentry, which
+/// costs least, and kprobes where that is refused. Tier::fentry and Tier::kprobe: only that tier, but for hooks that
+/// have none of it.
+[[nodiscard]] std::vector<Hook> hook_plan(Tier tier, bool preempted);
 
 /// True when `--without name` means this hook: its full name, or the part before the first dash ("fill" for
 /// "fill-folio").

@@ -7,6 +7,7 @@
 
 #include "capture/capture.h"
 #include "capture/obstacles.h"
+#include "capture/preemption.h"
 #include "cli/commands.h"
 #include "cli/tracing_options.h"
 #include "report/output_file.h"
@@ -58,7 +59,7 @@ int doctor(const TracingOptions& options) {
       say_error("doctor", capture.error());
       exit = capture.error().exit;
     } else {
-      text += plan_text(capture->hooks(), hook_plan(live.capture.tier));
+      text += plan_text(capture->hooks(), hook_plan(live.capture.tier, programs_are_preempted(Root())));
       text += fmt::format("\ntier: {}\n", capture->tier());
     }
   }

@@ -32,7 +32,7 @@ Tier tier_of(const std::string& name) {
 }
 
 bool names_a_hook(const std::string& name) {
-  const auto hooks = hook_plan(Tier::automatic);
+  const auto hooks = hook_plan(Tier::automatic, true);  // all there are
   return std::ranges::any_of(hooks, [&](const Hook& hook) { return hook_is(hook, name); });
 }
 

@@ -220,7 +220,7 @@ std::string verdict_of(const Tree& ledger_line) {
   const std::uint64_t bracket = number_of(ledger_line, "bracket_bytes");
   const auto size = *residual < 0 ? ~static_cast<std::uint64_t>(*residual) + 1 : static_cast<std::uint64_t>(*residual);
   std::string differs = fmt::format("differs by {} bytes", difference_text(*residual));
-  if (size <= number_of(ledger_line, "server_bytes"))
+  if (size <= number_in(ledger_line, "server_bytes").value_or(0))
     return fmt::format("{}, which servers had: the kernel may count them or not", differs);
   if (size <= bracket) return fmt::format("{}, within the {} in flight around the counters", differs, bracket);
   return differs;
