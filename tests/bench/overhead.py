@@ -179,7 +179,7 @@ def main():
         model = "/mnt/bench/model.safetensors"
         say("Making the model ...")
         sh(options.servedby, "model", model, "--like", "krea", "--size", "128M")
-        print(f"Under emulation, kernel {os.uname().release}: ratios within one guest, nothing about real drives.")
+        print(f"Under emulation, kernel {os.uname().release}: ratios of instructions within one guest, nothing about real drives.")
     tracers = [Untraced(), ServedBy(options.servedby), *peers()]
     try:
         compare(aimdo(options.servedby, model), tracers, options.rounds)
