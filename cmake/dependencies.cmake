@@ -12,4 +12,6 @@ pkg_check_modules(LIBMOUNT REQUIRED IMPORTED_TARGET mount)
 
 # The BPF side needs clang 16 or newer: bpf_core_type_matches and or-null tracepoint arguments.
 find_program(BPF_CLANG NAMES clang-21 clang-20 clang-19 clang-18 clang-17 clang-16 clang REQUIRED)
-find_program(BPFTOOL NAMES bpftool PATHS /usr/sbin /sbin REQUIRED)
+# Ubuntu's own /usr/sbin/bpftool only starts the one that was made for the running kernel, which need not be installed.
+file(GLOB bpftool_folders /usr/lib/linux-tools/*)
+find_program(BPFTOOL NAMES bpftool HINTS ${bpftool_folders} PATHS /usr/sbin /sbin REQUIRED)

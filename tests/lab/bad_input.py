@@ -9,6 +9,7 @@ half-written file passes for a whole one. What needs no BPF is in tests/native/b
 Prints a line for each scenario; the last line is 'N passed, N failed'."""
 
 import argparse
+import glob
 import json
 import os
 import signal
@@ -24,6 +25,8 @@ from ground import (Ground, Incomplete, Wrong, drive_name, extents, forget, laye
 
 SCENARIOS = {}
 LOCKDOWN = 7  # needs a boot of its own
+# Ubuntu's own bpftool only starts the one that was made for the running kernel.
+BPFTOOL = next(iter(glob.glob("/usr/lib/linux-tools/*/bpftool")), "bpftool")
 NOBODY = ("setpriv", "--reuid", "65534", "--clear-groups")
 SCRATCH = "/run/bad"  # results and recordings; nothing else may turn up there
 GO, DONE = "/run/reader/go", "/run/reader/done"
@@ -85,7 +88,7 @@ class Place:
 
 def attached():
     """What of BPF is in the kernel: programs, links, and probed functions."""
-    ids = [(kind, one["id"]) for kind in ("prog", "link") for one in json.loads(sh("bpftool", "-j", kind, "show") or "[]")]
+    ids = [(kind, one["id"]) for kind in ("prog", "link") for one in json.loads(sh(BPFTOOL, "-j", kind, "show") or "[]")]
     with open("/sys/kernel/debug/kprobes/list") as f:
         return ids + f.read().splitlines()
 
