@@ -43,4 +43,34 @@ static __always_inline void account_of_current(struct account *account)
 	}
 }
 
+static __always_inline struct sb_device_count *counts_of(u32 slot)
+{
+	return bpf_map_lookup_elem(&device_counts, &slot);
+}
+
+/* A read bio for a device without requests: what the device counts. */
+static __always_inline void count_passed_on(struct tracked_device *device, u32 bytes, u32 flags)
+{
+	struct sb_device_count *counts = counts_of(device->slot);
+
+	if (!counts)
+		return;
+	if (flags & SB_FOR_TARGET) {
+		counts->target_read_bytes += bytes;
+		counts->target_read_requests++;
+	} else {
+		counts->other_read_bytes += bytes;
+		counts->other_read_requests++;
+	}
+}
+
+/* So that the request, or the device below, that it comes to is known to be the target's, or worth watching. */
+static __always_inline void remember_bio(u64 address, u32 bytes, u32 flags)
+{
+	struct bio_state state = {.bytes_left = bytes, .flags = flags};
+
+	if (bpf_map_update_elem(&bios, &address, &state, BPF_ANY))
+		count_loss(SB_LOSS_REQUEST_STATE);
+}
+
 #endif

@@ -109,15 +109,6 @@ static long walk_step(u32 i, struct walk *walk)
 	return 0;
 }
 
-static __always_inline void remember_bio(struct bio *bio, u32 bytes, u32 flags)
-{
-	struct bio_state state = {.bytes_left = bytes, .flags = flags};
-	u64 address = (u64)bio;
-
-	if (bpf_map_update_elem(&bios, &address, &state, BPF_ANY))
-		count_loss(SB_LOSS_REQUEST_STATE);
-}
-
 static __always_inline void bio_submitted(struct bio *bio, const bool typed)
 {
 	u32 opf = FIELD(bio, bi_opf), dev, bytes;
@@ -165,6 +156,18 @@ static __always_inline void bio_submitted(struct bio *bio, const bool typed)
 		}
 		walk.flags |= meta ? SB_BIO_META : inode ? SB_BIO_FILE : 0;
 	}
+	bdev = FIELD(bio, bi_bdev);
+	disk = FIELD(bdev, bd_disk);
+	walk.dev = disk_dev(disk, typed);
+	dev = walk.dev;
+	device = bpf_map_lookup_elem(&devices, &dev);
+	if (device && device->stacked) {
+		queue = FIELD(disk, queue);
+		if (!FIELD(queue, mq_ops)) {
+			walk.flags |= SB_BIO_STACKED;
+			count_passed_on(device, bytes, walk.flags);
+		}
+	}
 	if (!(walk.flags & (SB_BY_TARGET | SB_BY_WORKER))) {
 		struct file_key key = file_key(walk.id);
 
@@ -174,19 +177,13 @@ static __always_inline void bio_submitted(struct bio *bio, const bool typed)
 	if (opf & (1U << bpf_core_enum_value(enum req_flag_bits, __REQ_RAHEAD___any)))
 		walk.flags |= SB_BIO_AHEAD;
 
-	bdev = FIELD(bio, bi_bdev);
-	disk = FIELD(bdev, bd_disk);
-	queue = FIELD(disk, queue);
-	walk.dev = disk_dev(disk, typed);
-	dev = walk.dev;
 	walk.sector = FIELD(bio, bi_iter.bi_sector) + FIELD(bdev, bd_start_sect);
 	walk.bio = (u64)bio;
 	walk.tid = account.tid;
 	walk.tgid = account.tgid;
 	walk.read = account.read;
-	device = bpf_map_lookup_elem(&devices, &dev);
-	if (device && FIELD(queue, mq_ops))
-		remember_bio(bio, bytes, walk.flags & (SB_BY_TARGET | SB_BY_WORKER | SB_FOR_TARGET));
+	if (device)
+		remember_bio((u64)bio, bytes, walk.flags & (SB_BY_TARGET | SB_BY_WORKER | SB_FOR_TARGET));
 	if (walk.flags & SB_BY_TARGET) {
 		u32 zero = 0;
 		u64 *total = bpf_map_lookup_elem(&process_bytes, &zero);
@@ -240,11 +237,6 @@ int BPF_PROG(fentry_bio_submit, struct bio *bio)
 {
 	bio_submitted(bio, true);
 	return 0;
-}
-
-static __always_inline struct sb_device_count *counts_of(u32 slot)
-{
-	return bpf_map_lookup_elem(&device_counts, &slot);
 }
 
 static __always_inline void send_request(u64 address, struct request_state *state, u32 bytes, s32 status, u32 flags, u64 now)

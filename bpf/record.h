@@ -19,6 +19,7 @@ enum sb_kind {
 	SB_BACKING = 5, /* struct sb_backing: a loop worker reads the backing file for a request */
 	SB_TASK = 6,    /* struct sb_task: a task of the target began or ended */
 	SB_FILE = 7,    /* struct sb_file_name: how a file of the target is called */
+	SB_REMAP = 8,   /* struct sb_remap: a stacked device (dm, md) passes a part of a bio on to a device below */
 };
 
 struct sb_head {
@@ -78,7 +79,7 @@ struct sb_read {
 #define SB_BIO_AHEAD  0x0080 /* REQ_RAHEAD */
 #define SB_BIO_FIRST  0x0100 /* the first, or only, record of this bio; the others follow at once */
 #define SB_BIO_CUT    0x0200 /* the bio has more parts than could be said: the rest of its bytes has no file range */
-#define SB_BIO_BELOW  0x0400 /* resubmitted below a stacked device; never counted by task accounting */
+#define SB_BIO_STACKED 0x0800 /* the device has no requests of its own: it passes the bio on to those below (dm, md) */
 /* sb_fill.flags: how */
 #define SB_FILL_READAHEAD 0x0010 /* read_pages: a run of new folios */
 #define SB_FILL_FOLIO     0x0020 /* filemap_read_folio: one folio that was not up to date */
@@ -100,6 +101,17 @@ struct sb_bio {
 	__u32 read;              /* open read of the current task; 0: none (a fault, exec, readahead(2), a worker) */
 	__u32 flags;
 	__u32 pad;
+};
+
+/* Bytes [old_sector * 512, + bytes) of a stacked device are bytes [sector * 512, + bytes) of a device below. */
+struct sb_remap {
+	struct sb_head head;
+	__u64 old_sector; /* absolute on the stacked device */
+	__u64 sector;     /* absolute on the whole disk below */
+	__u32 old_dev;    /* the stacked device */
+	__u32 dev;        /* the whole disk below */
+	__u32 bytes;
+	__u32 flags;      /* SB_FOR_TARGET, SB_BIO_STACKED (of the device below) */
 };
 
 /* Pages of a file are about to be filled by its file system: [pos, + bytes), whole pages. Evidence that these pages were

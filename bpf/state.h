@@ -83,6 +83,13 @@ SB_STATE struct { /* bio address → */
 	__type(value, struct bio_state);
 } bios SEC(".maps");
 
+SB_STATE struct { /* tid → */
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, u32);
+	__type(value, struct remap_state);
+} remaps SEC(".maps");
+
 SB_STATE struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 4096);

@@ -13,7 +13,8 @@ struct file_key {
 
 struct tracked_device {
 	__u32 slot;          /* into device_counts */
-	__u32 serves_backing; /* 1: its requests are served by reading a file (a loop device) */
+	__u16 serves_backing; /* 1: its requests are served by reading a file (a loop device) */
+	__u16 stacked;        /* 1: it may have no requests of its own (dm, md) */
 };
 
 struct tracked_file {
@@ -55,6 +56,12 @@ struct sector_key {
 };
 
 #define ANY_BIO 1
+
+/* What a task has just said it will submit below a stacked device. */
+struct remap_state {
+	__u64 old_sector, sector; /* as the tracepoint tells them: of `dev`, which may be a partition */
+	__u32 old_dev, dev;
+};
 
 /* What a task is in the middle of. */
 struct task_state {

@@ -42,6 +42,7 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_LRU_HASH = 9,
 	BPF_MAP_TYPE_RINGBUF = 27,
 };
 enum { BPF_ANY = 0, BPF_NOEXIST = 1, BPF_EXIST = 2 };
@@ -205,6 +206,17 @@ struct loop_cmd {
 	struct kiocb iocb;
 };
 
+struct dm_io {
+	struct bio *orig_bio;
+};
+struct dm_target_io {
+	struct dm_io *io;
+	struct bio clone;
+};
+struct md_io_clone {
+	struct bio *orig_bio;
+};
+
 struct task_io_accounting {
 	u64 rchar;
 	u64 syscr;
@@ -238,6 +250,14 @@ struct trace_event_raw_sys_exit {
 	struct trace_entry ent;
 	long id;
 	long ret;
+};
+struct trace_event_raw_block_bio_remap {
+	struct trace_entry ent;
+	dev_t dev;
+	sector_t sector;
+	unsigned int nr_sector;
+	dev_t old_dev;
+	sector_t old_sector;
 };
 struct trace_event_raw_sched_process_fork {
 	struct trace_entry ent;

@@ -80,6 +80,8 @@ void Attribution::feed(std::span<const std::byte> record) {
       return give(&State::on_request);
     case SB_BACKING:
       return give(&State::on_backing);
+    case SB_REMAP:
+      return give(&State::on_remap);
     case SB_TASK:
       return give(&State::on_task);
     case SB_FILE:
@@ -177,8 +179,8 @@ void Attribution::State::on_bio(const sb_bio& bio) {
     return;
   }
   ProcessParts& process = resolver.ledger.process;
-  const bool by_target = (bio.flags & SB_BY_TARGET) != 0, below = (bio.flags & SB_BIO_BELOW) != 0;
-  const bool counted = by_target && !below, meta = (bio.flags & SB_BIO_META) != 0;
+  const bool counted = (bio.flags & SB_BY_TARGET) != 0, meta = (bio.flags & SB_BIO_META) != 0;
+  if ((bio.flags & SB_BIO_STACKED) != 0) passed_on(bio.dev, bio.bytes, bio.flags);
   if (counted) process.traced += bio.bytes;
   const std::uint64_t within =
       bio.file_pos >= bio.file_size ? 0 : std::min<std::uint64_t>(bio.bytes, bio.file_size - bio.file_pos);
@@ -191,7 +193,7 @@ void Attribution::State::on_bio(const sb_bio& bio) {
     const auto owner = static_cast<std::uint8_t>((bio.flags & SB_FOR_TARGET) != 0 ? kForTarget : 0);
     if (bio.serving != 0)
       submit(bio, resolver.servings.at(bio.serving).direct, 0, within, owner);
-    else if (by_target && bio.read != 0)
+    else if (counted && bio.read != 0)
       submit(bio, direct[std::uint64_t{bio.head.tid} << 32 | bio.read], 0, within, owner);
     return;
   }
@@ -219,8 +221,6 @@ void Attribution::State::on_bio(const sb_bio& bio) {
 void Attribution::State::submit(const sb_bio& bio, Fills& fills, std::uint32_t file, std::uint64_t within,
                                 std::uint8_t owner) {
   const std::uint64_t end = bio.file_pos + within;
-  if ((bio.flags & SB_BIO_BELOW) != 0 && fills.in_flight(bio.file_pos, end) != nullptr)
-    return resubmit(bio, fills, file, end);
   const bool is_file = (bio.flags & SB_BIO_DIRECT) == 0;
   const auto settle = [&] {
     if (is_file)
@@ -256,27 +256,6 @@ void Attribution::State::compact(Fills& fills, std::uint64_t now_ns) {
     const auto last = last_returned.find(tid);
     return last != last_returned.end() && read <= last->second;
   });
-}
-
-/// A bio of a stacked device goes on to the device below: the same pages, the same owner, one more layer.
-void Attribution::State::resubmit(const sb_bio& bio, Fills& fills, std::uint32_t file, std::uint64_t end) {
-  const std::uint64_t to_device = bio.sector * kSector - bio.file_pos;
-  runs.clear();
-  fills.take(bio.file_pos, end, runs);
-  std::vector<Run> ignored;
-  bool first = (bio.flags & SB_BIO_FIRST) != 0;
-  for (const Run& run : runs) {
-    Fill fill = run.fill;
-    if (fill.state == FillState::in_flight && resolver.bios.at(fill.bio).dev != bio.dev) {
-      const PathId above = resolver.causes.append(resolver.bios.at(fill.bio).above, resolver.bios.at(fill.bio).dev);
-      resolver.bios.retire(fill.bio, run.begin + fill.to_device, run.end + fill.to_device);
-      fill.bio = resolver.bios.open(bio.bio, bio.dev, above, bio.head.time_ns, first);
-      fill.to_device = to_device;
-      resolver.bios.add({run.begin + to_device, run.end + to_device, run.begin, &fills, file, fill.bio});
-      first = false;
-    }
-    fills.replace(run.begin, run.end, fill, ignored);
-  }
 }
 
 void Attribution::State::on_fill(const sb_fill& fill) {
@@ -362,6 +341,35 @@ void Attribution::State::on_backing(const sb_backing& backing) {
   resolver.servings.add(backing.request, backing.dev,
                         {*begin, *end, backing.pos, backing.head.time_ns, (backing.flags & SB_BACKING_BY_RANGE) != 0,
                          resolver.file_index(FileKey(backing.file)), (backing.flags & SB_BACKING_DIRECT) != 0});
+}
+
+/// A bio came to a device that has no requests of its own.
+void Attribution::State::passed_on(DeviceNumber dev, std::uint64_t bytes, std::uint32_t flags) {
+  resolver.causes.passes_on(dev);
+  if ((flags & SB_FOR_TARGET) != 0) resolver.ledger.passed_on(dev, bytes);
+}
+
+/// What is in flight on the stacked device goes on below it.
+void Attribution::State::on_remap(const sb_remap& remap) {
+  const std::uint64_t most = (UINT64_MAX - remap.bytes) / kSector;
+  if (remap.bytes == 0 || remap.old_sector > most || remap.sector > most || remap.old_dev == remap.dev) {
+    ++malformed;
+    return;
+  }
+  if ((remap.flags & SB_BIO_STACKED) != 0) passed_on(remap.dev, remap.bytes, remap.flags);
+  const std::uint64_t begin = remap.old_sector * kSector, to_below = remap.sector * kSector - begin;
+  parts.clear();
+  resolver.bios.complete(remap.old_dev, begin, begin + remap.bytes, 0, parts);
+  for (const Part& part : parts) {
+    const Bio above = resolver.bios.at(part.bio);
+    const BioSlot below = resolver.bios.open(above.address, remap.dev, resolver.causes.append(above.above, above.dev),
+                                             remap.head.time_ns, true);
+    part.fills->change(part.bio, part.at, part.at + (part.end - part.begin), [&](Fill& fill, std::uint64_t) {
+      fill.bio = below;
+      fill.to_device += to_below;
+    });
+    resolver.bios.add({part.begin + to_below, part.end + to_below, part.at, part.fills, part.file, below});
+  }
 }
 
 void Attribution::State::on_task(const sb_task& task) {

@@ -21,6 +21,8 @@ const char* why_text(Why why) {
       return "the I/O for these bytes failed, and they were returned";
     case Why::direct_unseen:
       return "a direct read without I/O that was seen";
+    case Why::remap_unseen:
+      return "where the stacked device had the bytes was not seen";
     case Why::backing_unseen:
       return "how the device's backing file was read was not seen";
     case Why::too_deep:

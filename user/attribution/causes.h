@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -33,6 +34,7 @@ enum class Why : std::uint8_t {
   fill_unseen,     ///< pages were announced as not up to date; no I/O for them was seen
   fill_failed,     ///< the I/O for them failed, and yet they were returned
   direct_unseen,   ///< direct I/O, no bio seen
+  remap_unseen,    ///< a stacked device: where it passed the bytes on to was not seen
   backing_unseen,  ///< a device served by a file: how the file was read was not seen
   too_deep,        ///< more layers than kMaxDepth
   events_lost,
@@ -68,6 +70,10 @@ class Causes {
   [[nodiscard]] CauseId under(PathId path, CauseId lower);
   [[nodiscard]] PathId append(PathId path, DeviceNumber dev);
 
+  /// A device that has no requests of its own: it only passes bios on.
+  void passes_on(DeviceNumber dev) { passing_.insert(dev); }
+  [[nodiscard]] bool is_passing(DeviceNumber dev) const { return passing_.contains(dev); }
+
   [[nodiscard]] const Cause& at(CauseId id) const { return causes_[id]; }
   [[nodiscard]] std::size_t size() const { return causes_.size(); }
   /// Whether requests of this device are served by reading a file, as far as the stack says.
@@ -77,6 +83,7 @@ class Causes {
   CauseId intern(Cause cause);
 
   const StorageStack& stack_;
+  std::set<DeviceNumber> passing_;
   std::vector<Cause> causes_;
   std::unordered_multimap<std::size_t, CauseId> by_hash_;
   std::unordered_map<std::uint64_t, CauseId> below_;  ///< dev << 32 | lower

@@ -81,14 +81,6 @@ void Fills::thaw(std::uint64_t begin, std::uint64_t end) {
   });
 }
 
-const Fill* Fills::in_flight(std::uint64_t begin, std::uint64_t end) const {
-  auto run = runs_.upper_bound(begin);
-  if (run != runs_.begin() && std::prev(run)->second.end > begin) --run;
-  for (; run != runs_.end() && run->first < end; ++run)
-    if (run->second.fill.state == FillState::in_flight) return &run->second.fill;
-  return nullptr;
-}
-
 /// Makes one run of neighbours around and inside [begin, end) that say the same.
 void Fills::join(std::uint64_t begin, std::uint64_t end) {
   auto run = runs_.lower_bound(begin);

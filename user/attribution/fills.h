@@ -60,8 +60,6 @@ class Fills {
   /// Runs change(fill, bytes) on all parts of [begin, end) that `bio` is reading.
   template <class Change>
   void change(BioSlot bio, std::uint64_t begin, std::uint64_t end, Change&& change);
-  /// The first run in [begin, end) that is in flight, or null.
-  [[nodiscard]] const Fill* in_flight(std::uint64_t begin, std::uint64_t end) const;
   /// Moves everything to the end of `out`; frozen pages of one kind as one run, whose place means nothing.
   void take_all(std::vector<Run>& out);
 

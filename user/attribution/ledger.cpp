@@ -120,7 +120,9 @@ LedgerLine Ledger::device_line(DeviceNumber dev, const Session& session, const S
   const auto before = session.before.block.find(dev), after = session.after.block.find(dev);
   if (before == session.before.block.end() || after == session.after.block.end()) {
     line.kernel_source = "not checked: no counters of this device";
-  } else if (!before->second.counting || !after->second.counting) {
+  } else if (before->second.counting != after->second.counting ||
+             (!after->second.counting && after->second.read_bytes == before->second.read_bytes)) {
+    // A dm device of kernels before 6.2 says 0 and counts all the same: then its counter moves.
     line.kernel_source = "not checked: the kernel does not count this device (queue/iostats is 0)";
   } else {
     line.kernel_source = "/sys/block/" + *line.device + "/stat";

@@ -87,6 +87,9 @@ Layers::Layers(const Causes& causes, const StorageStack& first, const StorageSta
       if (last != nullptr && last->kind == DeviceKind::loop) {
         cause.end = End::unknown;
         cause.why = Why::backing_unseen;
+      } else if (causes.is_passing(cause.path.back())) {
+        cause.end = End::unknown;
+        cause.why = Why::remap_unseen;
       }
     }
     if (lost && cause.end == End::page_cache) {

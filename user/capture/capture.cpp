@@ -107,6 +107,12 @@ Value per_cpu_sum(int map, std::uint32_t key, Value (*add)(Value, const Value&))
   return sum;
 }
 
+bool is_stacked(const Device& device) { return device.kind == DeviceKind::dm || device.kind == DeviceKind::md; }
+
+bool has_stacked(const StorageStack& stack) {
+  return std::ranges::any_of(stack.devices, [](const auto& entry) { return is_stacked(entry.second); });
+}
+
 std::uint64_t add_counts(std::uint64_t a, const std::uint64_t& b) { return a + b; }
 
 sb_device_count add_device_counts(sb_device_count a, const sb_device_count& b) {
@@ -247,7 +253,10 @@ Result<void> Capture::State::describe(const StorageStack& stack) {
   const int backing_files = map_fd("backing_files");
   for (const auto& [dev, device] : stack.devices) {
     if (device.kind == DeviceKind::partition) continue;
-    const tracked_device tracked{static_cast<std::uint32_t>(slots.size()), device.kind == DeviceKind::loop ? 1U : 0U};
+    const tracked_device tracked{
+        .slot = static_cast<std::uint32_t>(slots.size()),
+        .serves_backing = device.kind == DeviceKind::loop ? std::uint16_t{1} : std::uint16_t{0},
+        .stacked = is_stacked(device) ? std::uint16_t{1} : std::uint16_t{0}};
     slots.push_back(dev);
     if (bpf_map_update_elem(devices, &dev, &tracked, BPF_ANY) != 0) {
       return std::unexpected(system_error("cannot track", device.name, errno));
@@ -276,6 +285,10 @@ Result<Capture> Capture::open(const CaptureOptions& options, const StorageStack&
     plan.off = std::any_of(options.without.begin(), options.without.end(),
                            [&](const std::string& name) { return hook_is(hook, name); });
     if (plan.off) plan.why_not = "switched off by --without";
+    if (hook.only_stacked && !has_stacked(stack)) {
+      plan.off = true;
+      plan.why_not = "there is no dm or md device here";
+    }
     plan.hook = std::move(hook);
     state->plans.push_back(std::move(plan));
   }

@@ -25,6 +25,7 @@ struct Hook {
   std::string module;         ///< the kernel module that holds the function; "" for the kernel itself
   bool second_sight = false;  ///< another hook sees the same: its absence loses nothing
   std::vector<Way> ways;      ///< in the order to try
+  bool only_stacked = false;  ///< wanted only where there is a dm or md device
 };
 
 /// The hooks in the order they are attached, with the ways that `tier` allows. Tier::automatic: where programs are

@@ -108,6 +108,18 @@ TEST_F(LedgerOf, CounterThatIsOffIsNotChecked) {
   EXPECT_FALSE(scene.result().ledger[1].kernel_bytes.has_value());
 }
 
+TEST_F(LedgerOf, CounterThatMovesThoughItIsSaidToBeOffIsChecked) {
+  // dm devices of kernels before 6.2.
+  scene.cold(model, 0, M, target(100, 1));
+  scene.read(model, 0, M, target(100, 1));
+  scene.session.before.block[kNvme0].counting = scene.session.after.block[kNvme0].counting = false;
+  const AttributionResult result = scene.result();
+  expect_whole(result);
+  EXPECT_EQ(result.ledger[1].kernel_bytes, M);
+  scene.session.before.block[kNvme0].counting = true;  // switched off meanwhile
+  EXPECT_FALSE(scene.result().ledger[1].kernel_bytes.has_value());
+}
+
 TEST_F(LedgerOf, TasksThatEndBringTheirOwnAccounting) {
   // 100 runs throughout and had read before; 101 begins and ends; 102 was there before and ends; 103 begins and stays.
   scene.task(SB_TASK_FORK, 101, 100);

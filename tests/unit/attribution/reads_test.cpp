@@ -426,28 +426,6 @@ TEST_F(Reads, BelowAnOverlayTheListingIsTheOpenedFile) {
   EXPECT_EQ(result.files[0].wasted_bytes, M);
 }
 
-TEST_F(Reads, StackedDevicesArePartOfTheWay) {
-  // dm-0 hands its bio down in two: both members are in the answer.
-  model.dev = kDm0;
-  scene.fill(model, 0, M, target(100, 1));
-  scene.bio(model, 0, M, target(100, 1));
-  TestFile member = model;
-  member.dev = kNvme0;
-  scene.bio(member, 0, M / 2, target(100, 1), SB_BIO_FILE | SB_BIO_BELOW);
-  member.dev = kNvme1;
-  scene.bio(member, M / 2, M / 2, target(100, 1), SB_BIO_FILE | SB_BIO_BELOW);
-  scene.done(member, M / 2, M / 2);
-  member.dev = kNvme0;
-  scene.done(member, 0, M / 2);
-  scene.read(model, 0, M, target(100, 1));
-  const AttributionResult result = scene.result();
-  expect_whole(result);
-  EXPECT_THAT(bytes_of(result.served_by),
-              ElementsAre(Pair(Via{"dm-0", "nvme0n1"}, M / 2), Pair(Via{"dm-0", "nvme1n1"}, M / 2)));
-  EXPECT_EQ(result.served_by[0].prefetched_bytes, 0U);
-  EXPECT_EQ(result.ledger[0].traced_target_bytes, M);
-}
-
 TEST_F(Reads, ABlockDeviceReadAsAFile) {
   const TestFile disk = scene.file(kNvme0, kNvme0, 0, 256 * M);
   scene.fill(disk, 0, 128 * K, target(100, 1));

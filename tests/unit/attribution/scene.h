@@ -114,13 +114,26 @@ class Scene {
     return record;
   }
   void bio(sb_bio record, const Who& who) {
-    if ((record.flags & SB_BY_TARGET) != 0 && (record.flags & SB_BIO_BELOW) == 0) task_bytes[who.tid] += record.bytes;
+    if ((record.flags & SB_BY_TARGET) != 0) task_bytes[who.tid] += record.bytes;
     for_target_[{record.dev, record.sector}] = (record.flags & SB_FOR_TARGET) != 0;
     put(record, SB_BIO, who.tid);
   }
   void bio(const TestFile& file, std::uint64_t pos, std::uint64_t bytes, const Who& who,
            std::uint32_t flags = SB_BIO_FILE) {
     bio(bio_record(file, pos, bytes, who, flags), who);
+  }
+
+  /// A stacked device passes bytes [begin, + bytes) on to bytes [below, + bytes) of `dev`.
+  void remap(DeviceNumber stacked, std::uint64_t begin, DeviceNumber dev, std::uint64_t below, std::uint64_t bytes,
+             std::uint32_t flags = SB_FOR_TARGET) {
+    sb_remap record{};
+    record.old_sector = begin / 512;
+    record.sector = below / 512;
+    record.old_dev = stacked;
+    record.dev = dev;
+    record.bytes = static_cast<std::uint32_t>(bytes);
+    record.flags = flags;
+    put(record, SB_REMAP, 100);
   }
 
   struct Done {

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: GPL-2.0
+// Stacked devices without requests of their own (dm, md): which bytes of which device below are those of a bio's. Two hooks
+// that do not lose: the classic tracepoint tells both places, the submission that follows in the same task has the bio.
+#include "bpf/account.h"
+
+SEC("?tp/block/block_bio_remap")
+int tracepoint_remap(struct trace_event_raw_block_bio_remap *context)
+{
+	struct remap_state remap = {
+		.old_sector = context->old_sector,
+		.sector = context->sector,
+		.old_dev = context->old_dev,
+		.dev = context->dev,
+	};
+	u32 tid = current_tid(), old_dev = context->old_dev;
+
+	if (!bpf_map_lookup_elem(&devices, &old_dev)) /* a partition, or a device that is not tracked */
+		return 0;
+	if (bpf_map_update_elem(&remaps, &tid, &remap, BPF_ANY))
+		count_loss(SB_LOSS_REQUEST_STATE);
+	return 0;
+}
+
+/* What is known of a bio, or of the one that it was split off from, which is in its bi_private. */
+static __always_inline struct bio_state *known_bio(struct bio *bio, u64 *address)
+{
+	struct bio_state *known;
+
+	*address = (u64)bio;
+	known = bpf_map_lookup_elem(&bios, address);
+	if (known)
+		return known;
+	*address = (u64)BPF_CORE_READ(bio, bi_private);
+	return bpf_map_lookup_elem(&bios, address);
+}
+
+/* What is known of the bio that this one does a part of. A worker may submit it (dm-crypt), so who is current says nothing. dm
+ * embeds its clones in a struct that leads to the original, md's carry one in bi_private, and md passes on the very bio where
+ * it needs no other. An address that leads elsewhere is in no map. */
+static __always_inline struct bio_state *parent_of(struct bio *bio, u64 *address)
+{
+	struct bio_state *known = known_bio(bio, address);
+
+	if (!known && bpf_core_type_exists(struct dm_target_io)) {
+		struct dm_target_io *target = (void *)bio - bpf_core_field_offset(struct dm_target_io, clone);
+
+		known = known_bio(BPF_CORE_READ(target, io, orig_bio), address);
+	}
+	if (!known && bpf_core_type_exists(struct md_io_clone)) {
+		struct md_io_clone *clone = (void *)BPF_CORE_READ(bio, bi_private);
+
+		known = known_bio(BPF_CORE_READ(clone, orig_bio), address);
+	}
+	return known;
+}
+
+static __always_inline void bio_resubmitted(struct bio *bio, const bool typed)
+{
+	u32 opf = FIELD(bio, bi_opf), tid, dev, bytes;
+	struct account account = {};
+	struct tracked_device *device;
+	struct request_queue *queue;
+	struct block_device *bdev;
+	struct remap_state *remap;
+	struct bio_state *parent;
+	struct sb_remap *record;
+	struct gendisk *disk;
+	u64 sector, address;
+	u32 flags = 0;
+
+	if ((opf & REQ_OP_MASK) != REQ_OP_READ)
+		return;
+	tid = current_tid();
+	remap = bpf_map_lookup_elem(&remaps, &tid);
+	if (!remap)
+		return;
+	bdev = FIELD(bio, bi_bdev);
+	sector = FIELD(bio, bi_iter.bi_sector);
+	if (remap->dev != FIELD(bdev, bd_dev) || remap->sector != sector)
+		return;
+	bytes = FIELD(bio, bi_iter.bi_size);
+	disk = FIELD(bdev, bd_disk);
+	dev = disk_dev(disk, typed);
+	device = bpf_map_lookup_elem(&devices, &dev);
+	parent = parent_of(bio, &address);
+	if (parent) {
+		flags = parent->flags & SB_FOR_TARGET;
+	} else {
+		account_of_current(&account);
+		flags = account.flags & SB_FOR_TARGET;
+	}
+	if (device && device->stacked) {
+		queue = FIELD(disk, queue);
+		if (!FIELD(queue, mq_ops)) {
+			flags |= SB_BIO_STACKED;
+			count_passed_on(device, bytes, flags);
+		}
+	}
+	if (parent || flags & SB_FOR_TARGET) {
+		if (device)
+			remember_bio((u64)bio, bytes, flags & SB_FOR_TARGET);
+		record = record_reserve(struct sb_remap);
+		if (record) {
+			record_begin(&record->head, SB_REMAP, sizeof(*record), tid, bpf_ktime_get_ns());
+			record->old_sector = remap->old_sector;
+			record->sector = sector + FIELD(bdev, bd_start_sect);
+			record->old_dev = remap->old_dev;
+			record->dev = dev;
+			record->bytes = bytes;
+			record->flags = flags;
+			record_submit(record);
+		}
+	}
+	if (parent && address != (u64)bio && __sync_fetch_and_add(&parent->bytes_left, -(s64)bytes) <= bytes)
+		bpf_map_delete_elem(&bios, &address);
+	bpf_map_delete_elem(&remaps, &tid);
+}
+
+SEC("?kprobe/submit_bio_noacct")
+int BPF_KPROBE(kprobe_bio_below, struct bio *bio)
+{
+	bio_resubmitted(bio, false);
+	return 0;
+}
+
+SEC("?fentry/submit_bio_noacct")
+int BPF_PROG(fentry_bio_below, struct bio *bio)
+{
+	bio_resubmitted(bio, true);
+	return 0;
+}

@@ -1,0 +1,219 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What can lie under a file: stacked devices. Runs in a guest with four drives, as root.
+
+Each stack gets a file system and a file of random bytes; which member must have each byte is worked out from the file's
+extents (FIEMAP) and from the geometry that the stack was made with.
+  stacks.py SERVEDBY [--only linear,raid0] [--fs ext4,xfs] [--out DIR]
+Prints a line for each case; the last line is 'N passed, N failed'."""
+
+import argparse
+import collections
+import os
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.dont_write_bytecode = True
+from ground import (Ground, Incomplete, Wrong, drive_name, extents, forget, layers, must, of_file, read_through, same, settle, sh,  # noqa: E402
+                    whole)
+
+MIB = 1 << 20
+SIZE = 12 * MIB
+CHUNK = 64 * 1024
+STACKS = {}
+
+
+def stack(name, modules):
+    def keep(function):
+        STACKS[name] = (modules, function)
+        return function
+    return keep
+
+
+class Made:
+    """A device, who has byte `at` of it ([via below the device]; None: any member may), and how it is taken apart again."""
+
+    def __init__(self, device, member, undo):
+        self.device, self.member, self.undo = device, member, undo
+        self.name = os.path.basename(device)
+
+
+def mapper(name, table):
+    subprocess.run(["dmsetup", "create", name, "--noudevsync", "--noudevrules"], input=table, text=True, check=True)
+    number = sh("dmsetup", "info", "-c", "--noheadings", "-o", "minor", name).strip()
+    return f"/dev/dm-{number}", lambda: sh("dmsetup", "remove", "--noudevsync", name)
+
+
+def array(level, drives, *more):
+    device = "/dev/md77"
+    sh("mdadm", "--create", device, "--run", "--assume-clean", "--metadata=1.2", f"--level={level}",
+       f"--raid-devices={len(drives)}", *more, *[f"/dev/{d}" for d in drives], stderr=subprocess.DEVNULL)
+
+    def undo():
+        sh("mdadm", "--stop", device, stderr=subprocess.DEVNULL)
+        for drive in drives:
+            sh("mdadm", "--zero-superblock", f"/dev/{drive}")
+    return device, undo
+
+
+@stack("linear", ["dm-mod"])
+def linear(drives):
+    half = 64 * MIB // 512
+    device, undo = mapper("linear", f"0 {half} linear /dev/{drives[0]} 2048\n{half} {half * 3} linear /dev/{drives[1]} 4096\n")
+    return Made(device, lambda at: [drives[0] if at < half * 512 else drives[1]], undo)
+
+
+@stack("stripe", ["dm-mod"])
+def stripe(drives):
+    where = " ".join(f"/dev/{d} 2048" for d in drives[:4])
+    device, undo = mapper("stripe", f"0 {512 * MIB // 512} striped 4 {CHUNK // 512} {where}\n")
+    return Made(device, lambda at: [drives[at // CHUNK % 4]], undo)
+
+
+@stack("raid0", ["md-mod", "raid0"])
+def raid0(drives):
+    device, undo = array(0, drives[:2], "--chunk=64")
+    return Made(device, lambda at: [drives[at // CHUNK % 2]], undo)
+
+
+@stack("raid1", ["md-mod", "raid1"])
+def raid1(drives):
+    device, undo = array(1, drives[:2])
+    return Made(device, lambda at: None, undo)
+
+
+@stack("linear-on-stripe", ["dm-mod"])
+def linear_on_stripe(drives):
+    below = stripe(drives)
+    skip = 3 * MIB
+    device, undo = mapper("upper", f"0 {256 * MIB // 512} linear {below.device} {skip // 512}\n")
+
+    def both():
+        undo()
+        below.undo()
+    return Made(device, lambda at: [below.name, *below.member(at + skip)], both)
+
+
+@stack("crypt", ["dm-mod", "dm-crypt", "xts"])
+def crypt(drives):
+    key = "00112233445566778899aabbccddeeff" * 2
+    device, undo = mapper("crypt", f"0 {512 * MIB // 512} crypt aes-xts-plain64 {key} 0 /dev/{drives[2]} 4096\n")
+    return Made(device, lambda at: [drives[2]], undo)
+
+
+def expected(made, file, ranges):
+    """{via: bytes} of byte ranges of a file, from its extents and the geometry."""
+    found = collections.Counter()
+    places = extents(file)
+    for begin, end in ranges:
+        for pos, on, size in places:
+            at, stop = max(begin, pos), min(end, pos + size)
+            while at < stop:
+                device_at = on + at - pos
+                step = min(stop - at, CHUNK - device_at % CHUNK)
+                found[" > ".join([made.name, *made.member(device_at)])] += step
+                at += step
+    return dict(found)
+
+
+def compare(made, found, ranges, file, what, warm=0):
+    warm_bytes = found.pop("page-cache", 0)
+    same(warm_bytes, warm, f"{what}: bytes of the page cache")
+    if made.member(0) is None:  # the array chooses
+        same(sum(found.values()), sum(e - b for b, e in ranges), f"{what}: bytes of all members in {found}")
+        must(all(via.startswith(made.name + " > nvme") for via in found), f"{what}: layers {found}")
+    else:
+        same(found, expected(made, file, ranges), f"{what}: layers")
+
+
+def check(g, made, file):
+    forget(file)
+    result = g.run("dd", f"if={file}", "of=/dev/null", "bs=1M", "status=none")
+    compare(made, layers(of_file(result, file)), [(0, SIZE)], file, "cold")
+    whole(result)
+
+    forget(file)
+    read_through(file, 3 * MIB, 5 * MIB)
+    result = g.run("dd", f"if={file}", "of=/dev/null", "bs=256K", "status=none")
+    compare(made, layers(of_file(result, file)), [(0, 3 * MIB), (5 * MIB, SIZE)], file, "partly warm", warm=2 * MIB)
+    whole(result)
+
+    result = g.run("dd", f"if={file}", "of=/dev/null", "bs=1M", "status=none")
+    same(layers(of_file(result, file)), {"page-cache": SIZE}, "warm: layers")
+    whole(result)
+
+    result = g.run("dd", f"if={file}", "of=/dev/null", "bs=1M", "iflag=direct", "status=none")
+    compare(made, layers(of_file(result, file)), [(0, SIZE)], file, "direct")
+    whole(result)
+
+
+class Stacked(Ground):
+    """A file on one stack."""
+
+    def __init__(self, kind, servedby, made, out):
+        self.kind, self.servedby = kind, servedby
+        self.keep_in, self.kept_here = f"{out}/{kind}-{made.name}" if out else None, 0
+        self.folder = "/mnt/stack"
+        os.makedirs(self.folder, exist_ok=True)
+        self.make(kind, made.device)
+        self.mount(kind, made.device, self.folder)
+        self.file = f"{self.folder}/data"
+        with open(self.file, "wb") as f:
+            for _ in range(SIZE // MIB):
+                f.write(os.urandom(MIB))
+        os.sync()
+        sh("dd", f"if={self.file}", "of=/dev/null", "bs=1M", "status=none")
+
+    def close(self):
+        sh("umount", self.folder)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("servedby")
+    parser.add_argument("--only", default=",".join(STACKS))
+    parser.add_argument("--fs", default="ext4,xfs")
+    parser.add_argument("--out")
+    options = parser.parse_args()
+    for module in ("nvme", "ext4", "xfs"):
+        sh("modprobe", module)
+    if options.out:
+        os.makedirs(f"{options.out}/results", exist_ok=True)
+    drives = [drive_name(n) for n in range(4)]
+    passed = failed = 0
+    for name in options.only.split(","):
+        modules, make = STACKS[name]
+        for kind in options.fs.split(","):
+            began = time.monotonic()
+            ground = made = None
+            try:
+                for module in modules:
+                    sh("modprobe", module)
+                made = make(drives)
+                ground = Stacked(kind, options.servedby, made, f"{options.out}/results" if options.out else None)
+                for attempt in range(3):
+                    settle()
+                    try:
+                        check(ground, made, ground.file)
+                        break
+                    except Incomplete as said:  # no answer, but no wrong one either
+                        print(f"again {os.uname().release} {kind} {name} {said}", flush=True)
+                        if attempt == 2:
+                            raise
+                passed += 1
+                print(f"pass {os.uname().release} {kind} {name} ({time.monotonic() - began:.0f} s)", flush=True)
+            except (Wrong, subprocess.CalledProcessError, OSError, KeyError) as wrong:
+                failed += 1
+                print(f"FAIL {os.uname().release} {kind} {name}\n     {wrong}", flush=True)
+            if ground:
+                ground.close()
+            if made:
+                made.undo()
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
