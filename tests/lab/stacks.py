@@ -16,8 +16,8 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
-from ground import (Ground, Incomplete, Wrong, drive_name, extents, forget, layers, must, of_file, read_through, same, settle, sh,  # noqa: E402
-                    whole)
+from ground import (Ground, Incomplete, Wrong, drive_name, extents, forget, layers, must, of_file, read_through,  # noqa: E402
+                    same, settle, sh, whole)
 
 MIB = 1 << 20
 SIZE = 12 * MIB
