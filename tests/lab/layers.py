@@ -216,9 +216,9 @@ def attach(g, pid, *options, exit_code):
 @scenario(10, "attach to a reader half way: the answer for what was seen, within the bracket")
 def half_way(g):
     forget(g.model)
-    reader, log = start_reader(g, 0.5)
+    reader, log = start_reader(g, 1)  # slow enough to be still reading when the hooks are attached, on any machine
     try:
-        result = attach(g, reader.pid, "--duration", "5s", exit_code=0)
+        result = attach(g, reader.pid, "--duration", "8s", exit_code=0)
     finally:
         reader.kill()
         reader.wait()
