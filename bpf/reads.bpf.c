@@ -9,11 +9,13 @@
 /* The path of a file, once. Components are sent from the leaf up; user space turns them round. */
 static __always_inline void send_name(struct file *file, struct sb_file_id id, struct sb_file_id opened, u32 tid)
 {
-	struct sb_file_name *record = record_reserve(struct sb_file_name);
+	/* Room behind the record for the longest component: then a mask alone proves every write to be inside. A compare does
+	 * not: 6.1 forgets it where the compiler keeps the length on the stack. */
+	struct sb_file_name *record = record_reserve_bytes(sizeof(struct sb_file_name) + 256);
 	struct task_struct *task = (void *)bpf_get_current_task();
 	struct dentry *dentry, *root_dentry;
 	struct vfsmount *mnt, *root_mnt;
-	u32 length = 0;
+	u64 length = 0;
 
 	if (!record)
 		return;
@@ -26,6 +28,7 @@ static __always_inline void send_name(struct file *file, struct sb_file_id id, s
 	root_dentry = BPF_CORE_READ(task, fs, root.dentry);
 	root_mnt = BPF_CORE_READ(task, fs, root.mnt);
 	for (int i = 0; i < 48; i++) {
+		const unsigned char *name;
 		struct dentry *parent;
 		long n;
 
@@ -50,10 +53,11 @@ static __always_inline void send_name(struct file *file, struct sb_file_id id, s
 			record->cut = 0;
 			break;
 		}
+		name = BPF_CORE_READ(dentry, d_name.name);
 		if (length > SB_PATH_MAX - 257)
 			break;
-		n = bpf_probe_read_kernel_str(record->path + (length & (SB_PATH_MAX - 1)), 256,
-					      BPF_CORE_READ(dentry, d_name.name));
+		barrier_var(length); /* else the compiler knows that the mask changes nothing */
+		n = bpf_probe_read_kernel_str(record->path + (length & (SB_PATH_MAX - 1)), 256, name);
 		if (n < 0)
 			break;
 		length += n & 0x1ff;

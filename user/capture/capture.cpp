@@ -303,7 +303,9 @@ Result<Capture> Capture::open(const CaptureOptions& options, const StorageStack&
   }
   if (auto missing = state->missing_read_hook()) return std::unexpected(*missing);
   const auto sample = [](void* context, void* data, std::size_t size) {
-    static_cast<State*>(context)->take({static_cast<const std::byte*>(data), size});
+    // Room behind a record is the kernel side's own.
+    const std::size_t record = size < sizeof(sb_head) ? size : static_cast<const sb_head*>(data)->size;
+    static_cast<State*>(context)->take({static_cast<const std::byte*>(data), std::min(size, record)});
     return 0;
   };
   state->ring.reset(ring_buffer__new(state->map_fd("records"), sample, state.get(), nullptr));
