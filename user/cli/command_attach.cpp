@@ -43,9 +43,10 @@ std::function<bool()> over(const Options& options, std::optional<Clock::time_poi
 }
 
 int report(const LiveOutcome& outcome, const Options& options) {
-  if (auto delivered = deliver(outcome, options.tracing, false); !delivered) return fail(delivered.error());
+  const auto lost = deliver(outcome, options.tracing, false);
+  if (!lost) return fail(lost.error());
   if (outcome.recording_failed) return fail(*outcome.recording_failed);
-  return static_cast<int>(lost_something(outcome.result) ? Exit::incomplete : Exit::done);
+  return static_cast<int>(*lost ? Exit::incomplete : Exit::done);
 }
 
 int attach_counted(const Options& options, const std::string& instead) {

@@ -38,9 +38,10 @@ int cannot_start(const HeldCommand& command, const Options& options, Error error
 }
 
 int report(const LiveOutcome& outcome, const Options& options, int exit_code) {
-  if (auto delivered = deliver(outcome, options.tracing, true); !delivered) return fail(delivered.error());
+  const auto lost = deliver(outcome, options.tracing, true);
+  if (!lost) return fail(lost.error());
   if (outcome.recording_failed) return fail(*outcome.recording_failed);
-  return options.tracing.strict && lost_something(outcome.result) ? own_trouble : exit_code;
+  return options.tracing.strict && *lost ? own_trouble : exit_code;
 }
 
 /// SIGTERM and SIGHUP reach only us, as a rule; the command is to end, and then we report. As timeout(1) does.

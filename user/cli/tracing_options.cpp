@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "capture/obstacles.h"
+#include "report/headline.h"
 #include "report/output_file.h"
 #include "report/result_json.h"
 #include "report/text.h"
@@ -112,12 +113,9 @@ Result<Opened> open_live(const std::string& command, const TracingOptions& optio
                 fmt::format("servedby {}: {}; answering from the kernel's counters instead\n", command, why->line())};
 }
 
-Result<void> deliver(const LiveOutcome& outcome, const TracingOptions& options, bool people_on_stderr) {
-  const report::Tree tree = report::result_tree(outcome.result, outcome.session, "servedby " SERVEDBY_VERSION);
-  if (!options.output.empty()) {
-    if (auto written = report::write_output(options.output, report::json_text(tree), options.force); !written)
-      return written;
-  }
+namespace {
+
+Result<void> print(const report::Tree& tree, const TracingOptions& options, bool people_on_stderr) {
   if (options.json) return report::print_output(report::json_text(tree));
   if (options.quiet) return {};
   const int to = people_on_stderr ? STDERR_FILENO : STDOUT_FILENO;
@@ -127,6 +125,18 @@ Result<void> deliver(const LiveOutcome& outcome, const TracingOptions& options, 
   std::fflush(stdout);
   fmt::print(stderr, "{}", *text);
   return {};
+}
+
+}  // namespace
+
+Result<bool> deliver(const LiveOutcome& outcome, const TracingOptions& options, bool people_on_stderr) {
+  const report::Tree tree = report::result_tree(outcome.result, outcome.session, "servedby " SERVEDBY_VERSION);
+  if (!options.output.empty()) {
+    if (auto written = report::write_output(options.output, report::json_text(tree), options.force); !written)
+      return std::unexpected(written.error());
+  }
+  if (auto printed = print(tree, options, people_on_stderr); !printed) return std::unexpected(printed.error());
+  return report::lost_something(tree);
 }
 
 Interruption::Interruption(bool ignore_interrupt) {
@@ -150,12 +160,6 @@ int Interruption::take() {
   const int signal = interrupted;
   interrupted = 0;
   return signal;
-}
-
-bool lost_something(const AttributionResult& result) {
-  const auto not_zero = [](const auto& loss) { return loss.second != 0; };
-  // The counters tier is never complete, since it traces nothing; it has lost only what it counts as lost.
-  return !result.complete && (result.tier != "counters" || std::ranges::any_of(result.losses, not_zero));
 }
 
 }  // namespace servedby::cli

@@ -38,7 +38,8 @@ struct Opened {
 [[nodiscard]] Result<Opened> open_live(const std::string& command, const TracingOptions& options);
 
 /// Writes the result: the file of -o, JSON to stdout if asked for, text to `people` (stdout or stderr) unless quiet.
-[[nodiscard]] Result<void> deliver(const LiveOutcome& outcome, const TracingOptions& options, bool people_on_stderr);
+/// True where the exit code has to say that something was lost.
+[[nodiscard]] Result<bool> deliver(const LiveOutcome& outcome, const TracingOptions& options, bool people_on_stderr);
 
 /// While it lives SIGINT, SIGTERM and SIGHUP are noted instead of killing: a session that is interrupted still reports.
 class Interruption {
@@ -52,8 +53,5 @@ class Interruption {
   /// The signal that was noted, once; 0: none. For a command that it is to be passed on to.
   [[nodiscard]] static int take();
 };
-
-/// Whether the exit code has to say that something was lost.
-[[nodiscard]] bool lost_something(const AttributionResult& result);
 
 }  // namespace servedby::cli
