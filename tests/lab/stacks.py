@@ -60,9 +60,11 @@ def array(level, drives, *more):
 
 @stack("linear", ["dm-mod"])
 def linear(drives):
-    half = 64 * MIB // 512
-    device, undo = mapper("linear", f"0 {half} linear /dev/{drives[0]} 2048\n{half} {half * 3} linear /dev/{drives[1]} 4096\n")
-    return Made(device, lambda at: [drives[0] if at < half * 512 else drives[1]], undo)
+    # Pieces smaller than the file, by turns on two drives: the file crosses a border wherever it lies.
+    piece = 8 * MIB // 512
+    table = "".join(f"{n * piece} {piece} linear /dev/{drives[n % 2]} {2048 + n * piece}\n" for n in range(64))
+    device, undo = mapper("linear", table)
+    return Made(device, lambda at: [drives[at // 512 // piece % 2]], undo)
 
 
 @stack("stripe", ["dm-mod"])
@@ -88,7 +90,7 @@ def raid1(drives):
 def linear_on_stripe(drives):
     below = stripe(drives)
     skip = 3 * MIB
-    device, undo = mapper("upper", f"0 {256 * MIB // 512} linear {below.device} {skip // 512}\n")
+    device, undo = mapper("upper", f"0 {448 * MIB // 512} linear {below.device} {skip // 512}\n")
 
     def both():
         undo()
