@@ -6,6 +6,55 @@
 // may fault, 6.13), and kretprobes run out of instances when more readers block than they have.
 #include "bpf/kernel.h"
 
+struct name_walk {
+	struct sb_file_name *record;
+	struct dentry *dentry, *root_dentry;
+	struct vfsmount *mnt, *root_mnt;
+	u64 length;
+};
+
+/* One component up, or one mount. A function of its own, so that the verifier follows it once and not 48 times. */
+static long name_step(u32 i, struct name_walk *walk)
+{
+	struct dentry *dentry = walk->dentry, *parent;
+	struct vfsmount *mnt = walk->mnt;
+	const unsigned char *name;
+	u64 length = walk->length;
+	long n;
+
+	if (dentry == walk->root_dentry && mnt == walk->root_mnt) {
+		walk->record->cut = 0;
+		return 1;
+	}
+	parent = BPF_CORE_READ(dentry, d_parent);
+	if (dentry == BPF_CORE_READ(mnt, mnt_root)) {
+		struct mount *mount = (void *)mnt - bpf_core_field_offset(struct mount, mnt);
+		struct mount *above = BPF_CORE_READ(mount, mnt_parent);
+
+		if (above == mount) { /* the root of the namespace */
+			walk->record->cut = 0;
+			return 1;
+		}
+		walk->dentry = BPF_CORE_READ(mount, mnt_mountpoint);
+		walk->mnt = (void *)above + bpf_core_field_offset(struct mount, mnt);
+		return 0;
+	}
+	if (dentry == parent) { /* unlinked from every mount */
+		walk->record->cut = 0;
+		return 1;
+	}
+	name = BPF_CORE_READ(dentry, d_name.name);
+	if (length > SB_PATH_MAX - 257)
+		return 1;
+	barrier_var(length); /* else the compiler knows that the mask changes nothing */
+	n = bpf_probe_read_kernel_str(walk->record->path + (length & (SB_PATH_MAX - 1)), 256, name);
+	if (n < 0)
+		return 1;
+	walk->length = length + (n & 0x1ff);
+	walk->dentry = parent;
+	return 0;
+}
+
 /* The path of a file, once. Components are sent from the leaf up; user space turns them round. */
 static __always_inline void send_name(struct file *file, struct sb_file_id id, struct sb_file_id opened, u32 tid)
 {
@@ -13,9 +62,7 @@ static __always_inline void send_name(struct file *file, struct sb_file_id id, s
 	 * not: 6.1 forgets it where the compiler keeps the length on the stack. */
 	struct sb_file_name *record = record_reserve_bytes(sizeof(struct sb_file_name) + 256);
 	struct task_struct *task = (void *)bpf_get_current_task();
-	struct dentry *dentry, *root_dentry;
-	struct vfsmount *mnt, *root_mnt;
-	u64 length = 0;
+	struct name_walk walk = {.record = record};
 
 	if (!record)
 		return;
@@ -23,47 +70,12 @@ static __always_inline void send_name(struct file *file, struct sb_file_id id, s
 	record->file = id;
 	record->opened = opened;
 	record->cut = 1;
-	dentry = BPF_CORE_READ(file, f_path.dentry);
-	mnt = BPF_CORE_READ(file, f_path.mnt);
-	root_dentry = BPF_CORE_READ(task, fs, root.dentry);
-	root_mnt = BPF_CORE_READ(task, fs, root.mnt);
-	for (int i = 0; i < 48; i++) {
-		const unsigned char *name;
-		struct dentry *parent;
-		long n;
-
-		if (dentry == root_dentry && mnt == root_mnt) {
-			record->cut = 0;
-			break;
-		}
-		parent = BPF_CORE_READ(dentry, d_parent);
-		if (dentry == BPF_CORE_READ(mnt, mnt_root)) {
-			struct mount *mount = (void *)mnt - bpf_core_field_offset(struct mount, mnt);
-			struct mount *above = BPF_CORE_READ(mount, mnt_parent);
-
-			if (above == mount) { /* the root of the namespace */
-				record->cut = 0;
-				break;
-			}
-			dentry = BPF_CORE_READ(mount, mnt_mountpoint);
-			mnt = (void *)above + bpf_core_field_offset(struct mount, mnt);
-			continue;
-		}
-		if (dentry == parent) { /* unlinked from every mount */
-			record->cut = 0;
-			break;
-		}
-		name = BPF_CORE_READ(dentry, d_name.name);
-		if (length > SB_PATH_MAX - 257)
-			break;
-		barrier_var(length); /* else the compiler knows that the mask changes nothing */
-		n = bpf_probe_read_kernel_str(record->path + (length & (SB_PATH_MAX - 1)), 256, name);
-		if (n < 0)
-			break;
-		length += n & 0x1ff;
-		dentry = parent;
-	}
-	record->length = length;
+	walk.dentry = BPF_CORE_READ(file, f_path.dentry);
+	walk.mnt = BPF_CORE_READ(file, f_path.mnt);
+	walk.root_dentry = BPF_CORE_READ(task, fs, root.dentry);
+	walk.root_mnt = BPF_CORE_READ(task, fs, root.mnt);
+	bpf_loop(48, name_step, &walk, 0);
+	record->length = walk.length;
 	record_submit(record);
 }
 
