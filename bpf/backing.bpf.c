@@ -175,3 +175,10 @@ int BPF_KPROBE(kprobe_direct_simple, struct kiocb *iocb)
 	direct_bio(iocb, ANY_BIO, BPF_CORE_READ(iocb, ki_pos));
 	return 0;
 }
+
+SEC("?fentry/__iomap_dio_read_simple")
+int BPF_PROG(fentry_direct_simple, struct kiocb *iocb)
+{
+	direct_bio(iocb, ANY_BIO, iocb->ki_pos);
+	return 0;
+}

@@ -31,7 +31,7 @@ printf 'version https://git-lfs.github.com/spec/v1\noid sha256:%064d\nsize 9\n' 
 printf '\377\377\377\377\377\377\377\000{}' >past.safetensors
 
 wants 2 'see servedby --help'
-wants 2 'see servedby --help' nosuchcommand
+wants 2 'no command is called nosuchcommand; see servedby --help' nosuchcommand
 wants 2 'see servedby --help' attach
 wants 2 'bogus' attach --pid 1 --tier bogus
 wants 4 'no such process' attach --pid 4194303

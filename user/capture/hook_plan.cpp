@@ -17,6 +17,10 @@ Way kprobe(std::string how, std::vector<std::string> programs) {
 Way fentry(std::string how, std::vector<std::string> programs) {
   return {"fentry", std::move(how), std::move(programs)};
 }
+/// A classic tracepoint: stable, skipped by nobody, and the same in every tier.
+Way tracepoint(std::string how, std::vector<std::string> programs) {
+  return {"tracepoint", std::move(how), std::move(programs)};
+}
 
 std::vector<Hook> every_hook() {
   return {
@@ -26,14 +30,14 @@ std::vector<Hook> every_hook() {
        true,
        "",
        false,
-       {kprobe("tracepoint sched_process_fork", {"tracepoint_fork"})}},
+       {tracepoint("tracepoint sched_process_fork", {"tracepoint_fork"})}},
       {"task-exit",
        "a task's own accounting, final",
        "one event an exit",
        true,
        "",
        false,
-       {kprobe("tracepoint sched_process_exit", {"tracepoint_exit"})}},
+       {tracepoint("tracepoint sched_process_exit", {"tracepoint_exit"})}},
       {"read-entry",
        "a read call of the target: file and range",
        in_process,
@@ -48,9 +52,9 @@ std::vector<Hook> every_hook() {
        true,
        "",
        true,
-       {kprobe("tracepoint sys_exit_read, _pread64, _readv, _preadv, _preadv2",
-               {"tracepoint_return_read", "tracepoint_return_pread64", "tracepoint_return_readv",
-                "tracepoint_return_preadv", "tracepoint_return_preadv2"})}},
+       {tracepoint("tracepoint sys_exit_read, _pread64, _readv, _preadv, _preadv2",
+                   {"tracepoint_return_read", "tracepoint_return_pread64", "tracepoint_return_readv",
+                    "tracepoint_return_preadv", "tracepoint_return_preadv2"})}},
       {"read-end",
        "what the call returned, seen inside it",
        "the second of the two",
@@ -95,7 +99,8 @@ std::vector<Hook> every_hook() {
        true,
        "",
        true,
-       {kprobe("kprobe __iomap_dio_read_simple", {"kprobe_direct_simple"})}},
+       {kprobe("kprobe __iomap_dio_read_simple", {"kprobe_direct_simple"}),
+        fentry("fentry __iomap_dio_read_simple", {"fentry_direct_simple"})}},
       {"bio-submit",
        "bios as they are submitted",
        in_process,
@@ -160,18 +165,20 @@ std::vector<Hook> hook_plan(Tier tier, bool preempted) {
   std::vector<Hook> hooks = every_hook();
   if (tier == Tier::automatic && preempted) return hooks;
   const std::string wanted = tier == Tier::kprobe ? "kprobe" : "fentry";
-  // Where nothing is skipped, one sight of a read's return is enough, and the other costs every system call.
+  // Where nothing is skipped one sight is enough: of a read's return, since the other costs every system call, and of a
+  // loop request's completion.
   const std::string last_resort = tier == Tier::kprobe ? "read-end" : "read-return";
   const auto spare = std::ranges::find(hooks, last_resort, &Hook::name);
   const Way spare_way = spare->ways.front();
   hooks.erase(spare);
+  if (wanted == "fentry") std::erase_if(hooks, [](const Hook& hook) { return hook.name == "loop-done"; });
   for (Hook& hook : hooks) {
     if (hook.name == "read-return" || hook.name == "read-end") {
       hook.second_sight = false;
       if (tier == Tier::automatic) hook.ways.push_back(spare_way);
     }
     const auto other =
-        std::stable_partition(hook.ways.begin(), hook.ways.end(), [&](const Way& way) { return way.tier == wanted; });
+        std::stable_partition(hook.ways.begin(), hook.ways.end(), [&](const Way& way) { return way.tier == wanted || way.tier == "tracepoint"; });
     if (tier != Tier::automatic && other != hook.ways.begin()) hook.ways.erase(other, hook.ways.end());
     hook.why = tier == Tier::automatic
                    ? "this kernel does not preempt programs, so none is skipped; this way costs least"

@@ -12,7 +12,7 @@ enum class Tier { automatic, fentry, kprobe, counters };
 
 /// One way to attach a hook: BPF programs that together observe it.
 struct Way {
-  std::string tier;                   ///< "fentry" | "kprobe"
+  std::string tier;                   ///< "fentry" | "kprobe" | "tracepoint" (a classic one: no weaker than either)
   std::string how;                    ///< for people: "kprobe submit_bio"
   std::vector<std::string> programs;  ///< names in the BPF object; all or none
 };

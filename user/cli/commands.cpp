@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "error/error.h"
@@ -35,6 +36,12 @@ int run_command_line(int argc, char** argv) {
   app.require_subcommand(1);
   std::vector<std::function<int()>> runs(all_commands().size());
   for (size_t i = 0; i < runs.size(); ++i) all_commands()[i]->add(app, runs[i]);
+  const auto known = app.get_subcommands([](const CLI::App*) { return true; });
+  if (argc > 1 && argv[1][0] != '-' &&
+      std::ranges::none_of(known, [&](const CLI::App* command) { return command->get_name() == argv[1]; })) {
+    fmt::print(stderr, "servedby: no command is called {}; see servedby --help\n", argv[1]);
+    return static_cast<int>(Exit::usage);
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& wanted) {  // --help, --version
