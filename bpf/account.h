@@ -9,9 +9,29 @@ struct account {
 	struct task_state *state; /* of the current task; NULL: none */
 	u64 serving; /* the request a worker serves; 0: none */
 	u32 tid, tgid;
-	u32 read;    /* open read call of a target; 0: none */
-	u32 flags;   /* SB_BY_TARGET, SB_BY_WORKER, SB_FOR_TARGET; 0: somebody else */
+	u32 read;    /* the target's read that it works at; 0: none */
+	u32 reader;  /* whose number `read` is */
+	u32 flags;   /* SB_BY_TARGET, SB_BY_WORKER, SB_FOR_TARGET, SB_BY_ADVICE, SB_BIO_ASYNC; 0: somebody else */
 };
+
+/* Whether the task still works at its last asynchronous read. What it does after that system call is something else; a
+ * worker of io_uring has no system call, and does nothing else. */
+static __always_inline bool works_async(struct task_state *state)
+{
+	return state->kiocb && state->kiocb_in == current_system_call();
+}
+
+/* The asynchronous read whose kiocb this is; below an overlay, whose own kiocb is another one, the one that the task works
+ * at. NULL: none that is known. */
+static __always_inline struct async_read *async_read_of(struct task_state *state, u64 kiocb)
+{
+	struct async_read *known = bpf_map_lookup_elem(&async_reads, &kiocb);
+
+	if (known || !state || !works_async(state))
+		return known;
+	kiocb = state->kiocb;
+	return bpf_map_lookup_elem(&async_reads, &kiocb);
+}
 
 /* Whether the request is still in flight as the worker met it, and for whom: SB_BY_WORKER, SB_FOR_TARGET, or 0. */
 static __always_inline u32 account_of_request(u64 request, u64 issue_ns)
@@ -32,8 +52,19 @@ static __always_inline void account_of_current(struct account *account)
 	account->state = state = task_state(account->tid);
 	if (is_target(account->tgid)) {
 		account->flags = SB_BY_TARGET | SB_FOR_TARGET;
-		if (state && state->open)
-			account->read = state->read;
+		if (state && state->open) {
+			account->read = state->call.read;
+			account->reader = account->tid;
+		} else if (state && works_async(state)) {
+			account->read = state->kiocb_read;
+			account->reader = state->kiocb_reader;
+			account->flags |= SB_BIO_ASYNC;
+		} else {
+			int call = current_system_call();
+
+			if (call == SYSTEM_CALL_READAHEAD || call == SYSTEM_CALL_FADVISE)
+				account->flags |= SB_BY_ADVICE;
+		}
 		return;
 	}
 	if (state && state->serving) {

@@ -130,6 +130,7 @@ static __always_inline void direct_bio(struct kiocb *iocb, u64 bio, u64 pos)
 	u64 request = request_of_kiocb(iocb);
 	struct request_state *in_flight = request ? bpf_map_lookup_elem(&requests, &request) : NULL;
 	u32 tid = current_tid();
+	struct async_read *async;
 	struct task_state *state;
 	struct inode *inode;
 
@@ -146,8 +147,16 @@ static __always_inline void direct_bio(struct kiocb *iocb, u64 bio, u64 pos)
 	state->direct_size = BPF_CORE_READ(inode, i_size);
 	state->direct_file = inode_id(inode, false);
 	state->direct_serving = 0;
-	if (!in_flight)
+	state->direct_read = 0;
+	if (!in_flight) {
+		async = state->open ? NULL : async_read_of(state, (u64)iocb);
+		if (!async)
+			return;
+		async->started = 1;
+		state->direct_read = async->call.read;
+		state->direct_reader = async->call.tid;
 		return;
+	}
 	state->direct_serving = request;
 	if (state->serving != request || state->serving_issue_ns != in_flight->issue_ns)
 		serve_by_address(request, in_flight, state->direct_file, BPF_CORE_READ(iocb, ki_pos), in_flight->bytes,

@@ -47,7 +47,7 @@ struct walk {
 	u64 file_size;
 	struct part part;
 	u32 left, at;
-	u32 dev, tgid, tid, read, flags;
+	u32 dev, tgid, tid, read, reader, flags;
 	u32 broken;
 };
 
@@ -69,7 +69,7 @@ static __always_inline void send_part(struct walk *walk)
 	record->tgid = walk->tgid;
 	record->read = walk->read;
 	record->flags = walk->flags;
-	record->pad = 0;
+	record->reader = walk->reader;
 	record_submit(record);
 	walk->flags &= ~SB_BIO_FIRST;
 }
@@ -109,6 +109,22 @@ static long walk_step(u32 i, struct walk *walk)
 	return 0;
 }
 
+/* Whether the task is in a direct read of a block device. */
+static __always_inline bool reads_device_directly(struct task_state *state)
+{
+	const u32 both = SB_READ_BLKDEV | SB_READ_DIRECT;
+	struct async_read *async;
+
+	if (!state)
+		return false;
+	if (state->open)
+		return (state->call.flags & (both | SB_READ_PAGE_CACHE)) == both;
+	if (!state->kiocb)
+		return false;
+	async = async_read_of(state, state->kiocb);
+	return async && works_async(state) && (async->call.flags & (both | SB_READ_PAGE_CACHE)) == both;
+}
+
 static __always_inline void bio_submitted(struct bio *bio, const bool typed)
 {
 	u32 opf = FIELD(bio, bi_opf), dev, bytes;
@@ -134,6 +150,8 @@ static __always_inline void bio_submitted(struct bio *bio, const bool typed)
 	walk.segments = FIELD(bio, bi_io_vec);
 	walk.flags = account.flags | SB_BIO_FIRST;
 	walk.serving = account.serving;
+	walk.read = account.read;
+	walk.reader = account.reader;
 	meta = opf & (1U << bpf_core_enum_value(enum req_flag_bits, __REQ_META___any));
 	first = segment_of(walk.segments, 0);
 	if (segment_place(&first, &inode, &pos) && BPF_CORE_READ(inode, i_sb, s_magic) == BDEVFS_MAGIC)
@@ -144,10 +162,20 @@ static __always_inline void bio_submitted(struct bio *bio, const bool typed)
 		walk.file_size = state->direct_size;
 		pos = state->direct_pos;
 		walk.flags |= SB_BIO_DIRECT;
+		if (state->direct_read) {
+			walk.read = state->direct_read;
+			walk.reader = state->direct_reader;
+			walk.flags |= SB_BIO_ASYNC;
+		}
 		if (state->direct_serving) {
 			walk.serving = state->direct_serving;
 			walk.flags |= account_of_request(walk.serving, 0);
 		}
+	} else if (!inode && !meta && reads_device_directly(state)) {
+		/* Bytes of a device are its own: the bio, not yet remapped, says where. */
+		pos = FIELD(bio, bi_iter.bi_sector) << 9;
+		walk.file_size = pos + bytes;
+		walk.flags |= SB_BIO_DIRECT;
 	} else {
 		if (inode) {
 			walk.part.inode = inode;
@@ -181,7 +209,6 @@ static __always_inline void bio_submitted(struct bio *bio, const bool typed)
 	walk.bio = (u64)bio;
 	walk.tid = account.tid;
 	walk.tgid = account.tgid;
-	walk.read = account.read;
 	if (device)
 		remember_bio((u64)bio, bytes, walk.flags & (SB_BY_TARGET | SB_BY_WORKER | SB_FOR_TARGET));
 	if (walk.flags & SB_BY_TARGET) {

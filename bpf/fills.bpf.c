@@ -3,8 +3,9 @@
 // A page of which no fill was seen was there before: that is the proof of a page-cache hit, so this observer loses nothing
 // silently.
 #include "bpf/account.h"
+#include "bpf/open_read.h"
 
-static __always_inline void fill(struct inode *inode, u64 pos, u64 bytes, u32 how, const bool typed)
+static __always_inline void fill(struct file *file, struct inode *inode, u64 pos, u64 bytes, u32 how, const bool typed)
 {
 	struct account account = {};
 	struct sb_file_id id;
@@ -20,6 +21,8 @@ static __always_inline void fill(struct inode *inode, u64 pos, u64 bytes, u32 ho
 		if (!bpf_map_lookup_elem(&files, &key))
 			return;
 	}
+	if (account.flags & SB_BY_TARGET && !account.read && file) /* a mapping's file has never been read */
+		track(file, id, id, account.tid);
 	record = record_reserve(struct sb_fill);
 	if (!record)
 		return;
@@ -31,8 +34,8 @@ static __always_inline void fill(struct inode *inode, u64 pos, u64 bytes, u32 ho
 	record->file = id;
 	record->tgid = account.tgid;
 	record->read = account.read;
-	record->flags = account.flags | how;
-	record->pad = 0;
+	record->flags = (account.flags & ~SB_BIO_ASYNC) | how;
+	record->reader = account.reader;
 	record_submit(record);
 }
 
@@ -40,15 +43,15 @@ static __always_inline void fill_readahead(struct readahead_control *ahead, cons
 {
 	struct address_space *mapping = FIELD(ahead, mapping);
 
-	fill(FIELD(mapping, host), (u64)FIELD(ahead, _index) << page_shift, (u64)FIELD(ahead, _nr_pages) << page_shift,
+	fill(FIELD(ahead, file), FIELD(mapping, host), (u64)FIELD(ahead, _index) << page_shift, (u64)FIELD(ahead, _nr_pages) << page_shift,
 	     SB_FILL_READAHEAD, typed);
 }
 
-static __always_inline void fill_folio(struct folio *folio, const bool typed)
+static __always_inline void fill_folio(struct file *file, struct folio *folio, const bool typed)
 {
 	struct address_space *mapping = FIELD(folio, mapping);
 
-	fill(FIELD(mapping, host), (u64)FIELD(folio, index) << page_shift, folio_bytes(folio), SB_FILL_FOLIO, typed);
+	fill(file, FIELD(mapping, host), (u64)FIELD(folio, index) << page_shift, folio_bytes(folio), SB_FILL_FOLIO, typed);
 }
 
 SEC("?kprobe/read_pages")
@@ -68,13 +71,13 @@ int BPF_PROG(fentry_fill_readahead, struct readahead_control *ahead)
 SEC("?kprobe/filemap_read_folio")
 int BPF_KPROBE(kprobe_fill_folio, struct file *file, void *filler, struct folio *folio)
 {
-	fill_folio(folio, false);
+	fill_folio(file, folio, false);
 	return 0;
 }
 
 SEC("?fentry/filemap_read_folio")
 int BPF_PROG(fentry_fill_folio, struct file *file, void *filler, struct folio *folio)
 {
-	fill_folio(folio, true);
+	fill_folio(file, folio, true);
 	return 0;
 }

@@ -24,11 +24,33 @@
  * every program, so one of the two is compiled away. */
 #define FIELD(pointer, field) (typed ? (pointer)->field : BPF_CORE_READ(pointer, field))
 
-/* Numbers of the read calls. */
+/* Numbers of the system calls that read. */
 #ifdef __TARGET_ARCH_arm64
-enum { SYSTEM_CALL_READ = 63, SYSTEM_CALL_READV = 65, SYSTEM_CALL_PREAD = 67, SYSTEM_CALL_PREADV = 69, SYSTEM_CALL_PREADV2 = 286 };
+enum {
+	SYSTEM_CALL_READ = 63,
+	SYSTEM_CALL_READV = 65,
+	SYSTEM_CALL_PREAD = 67,
+	SYSTEM_CALL_PREADV = 69,
+	SYSTEM_CALL_SENDFILE = 71,
+	SYSTEM_CALL_SPLICE = 76,
+	SYSTEM_CALL_READAHEAD = 213,
+	SYSTEM_CALL_FADVISE = 223,
+	SYSTEM_CALL_COPY_FILE_RANGE = 285,
+	SYSTEM_CALL_PREADV2 = 286,
+};
 #else
-enum { SYSTEM_CALL_READ = 0, SYSTEM_CALL_PREAD = 17, SYSTEM_CALL_READV = 19, SYSTEM_CALL_PREADV = 295, SYSTEM_CALL_PREADV2 = 327 };
+enum {
+	SYSTEM_CALL_READ = 0,
+	SYSTEM_CALL_PREAD = 17,
+	SYSTEM_CALL_READV = 19,
+	SYSTEM_CALL_SENDFILE = 40,
+	SYSTEM_CALL_READAHEAD = 187,
+	SYSTEM_CALL_FADVISE = 221,
+	SYSTEM_CALL_SPLICE = 275,
+	SYSTEM_CALL_PREADV = 295,
+	SYSTEM_CALL_COPY_FILE_RANGE = 326,
+	SYSTEM_CALL_PREADV2 = 327,
+};
 #endif
 
 /* The system call the current task is in. */
@@ -41,6 +63,30 @@ static __always_inline int current_system_call(void)
 #else
 	return regs->orig_ax;
 #endif
+}
+
+/* Which of the calls it is, where a return is seen inside the kernel. */
+static __always_inline u16 current_method(void)
+{
+	switch (current_system_call()) {
+	case SYSTEM_CALL_READ:
+		return SB_METHOD_READ;
+	case SYSTEM_CALL_PREAD:
+		return SB_METHOD_PREAD;
+	case SYSTEM_CALL_READV:
+		return SB_METHOD_READV;
+	case SYSTEM_CALL_PREADV:
+		return SB_METHOD_PREADV;
+	case SYSTEM_CALL_PREADV2:
+		return SB_METHOD_PREADV2;
+	case SYSTEM_CALL_SENDFILE:
+		return SB_METHOD_SENDFILE;
+	case SYSTEM_CALL_SPLICE:
+		return SB_METHOD_SPLICE;
+	case SYSTEM_CALL_COPY_FILE_RANGE:
+		return SB_METHOD_COPY_FILE_RANGE;
+	}
+	return SB_METHOD_UNKNOWN;
 }
 
 static __always_inline struct sb_file_id inode_id(struct inode *inode, const bool typed)

@@ -43,6 +43,11 @@ enum sb_method {
 	SB_METHOD_READV = 3,
 	SB_METHOD_PREADV = 4,
 	SB_METHOD_PREADV2 = 5,
+	SB_METHOD_AIO = 6,
+	SB_METHOD_IO_URING = 7,
+	SB_METHOD_SENDFILE = 8,
+	SB_METHOD_SPLICE = 9,
+	SB_METHOD_COPY_FILE_RANGE = 10,
 	SB_METHOD_UNKNOWN = 255,
 };
 
@@ -50,10 +55,11 @@ enum sb_method {
 #define SB_READ_PAGE_CACHE 0x01 /* filemap_read ran for this call: it returned bytes of `file`'s page cache */
 #define SB_READ_DIRECT     0x02 /* the file was open for direct I/O */
 #define SB_READ_BLKDEV     0x04 /* a block device was read, not a regular file */
+#define SB_READ_SPLICE     0x10 /* a step of sendfile, splice or copy_file_range */
 #define SB_READ_NO_PAGES   0x08 /* the file system keeps no page cache that filemap_read serves (tmpfs and the like) */
 
 struct sb_read {
-	struct sb_head head;       /* time_ns: when the call returned */
+	struct sb_head head;       /* time_ns: when the call returned, or an asynchronous read ended; tid: who began it */
 	__u64 begin_ns;            /* when it was entered */
 	struct sb_file_id file;    /* whose pages were read: the real file, below an overlay */
 	struct sb_file_id opened;  /* what was opened; the same as `file` where nothing re-enters */
@@ -62,7 +68,7 @@ struct sb_read {
 	__s64 returned;            /* bytes returned, or a negative errno */
 	__u64 file_size;           /* i_size at entry */
 	__u32 tgid;
-	__u32 read;                /* this task's number for the call, from 1; sb_bio.read and sb_fill.read point here */
+	__u32 read;                /* this task's number for the read, from 1; sb_bio.read and sb_fill.read point here */
 	__u16 method;              /* enum sb_method */
 	__u16 flags;
 	__u32 pad;
@@ -72,6 +78,7 @@ struct sb_read {
 #define SB_BY_TARGET  0x0001 /* a task of the target was current */
 #define SB_BY_WORKER  0x0002 /* a loop worker was current, serving the request `serving` */
 #define SB_FOR_TARGET 0x0004 /* BY_TARGET, or BY_WORKER and the request holds bytes of the target */
+#define SB_BY_ADVICE  0x0008 /* BY_TARGET, in readahead(2) or posix_fadvise(2): bytes for reads to come, not for a mapping */
 /* sb_bio.flags: what its pages are */
 #define SB_BIO_FILE   0x0010 /* page-cache pages of `file`, from `file_pos` */
 #define SB_BIO_DIRECT 0x0020 /* direct I/O of `file`, from `file_pos` */
@@ -79,6 +86,7 @@ struct sb_read {
 #define SB_BIO_AHEAD  0x0080 /* REQ_RAHEAD */
 #define SB_BIO_FIRST  0x0100 /* the first, or only, record of this bio; the others follow at once */
 #define SB_BIO_CUT    0x0200 /* the bio has more parts than could be said: the rest of its bytes has no file range */
+#define SB_BIO_ASYNC  0x0400 /* the read it belongs to may outlive the task that began it */
 #define SB_BIO_STACKED 0x0800 /* the device has no requests of its own: it passes the bio on to those below (dm, md) */
 /* sb_fill.flags: how */
 #define SB_FILL_READAHEAD 0x0010 /* read_pages: a run of new folios */
@@ -98,9 +106,9 @@ struct sb_bio {
 	__u32 bytes;
 	__u32 dev;               /* the whole disk */
 	__u32 tgid;
-	__u32 read;              /* open read of the current task; 0: none (a fault, exec, readahead(2), a worker) */
+	__u32 read;              /* the read it is for; 0: none (a fault, exec, readahead(2), a worker) */
 	__u32 flags;
-	__u32 pad;
+	__u32 reader;            /* the task whose number `read` is; 0: head.tid */
 };
 
 /* Bytes [old_sector * 512, + bytes) of a stacked device are bytes [sector * 512, + bytes) of a device below. */
@@ -126,7 +134,7 @@ struct sb_fill {
 	__u32 tgid;
 	__u32 read;              /* as in sb_bio */
 	__u32 flags;
-	__u32 pad;
+	__u32 reader;            /* as in sb_bio */
 };
 
 /* sb_request.flags */

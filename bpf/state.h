@@ -26,7 +26,7 @@ SB_STATE struct {
 	__uint(max_entries, 16 * 1024 * 1024); /* set at load time */
 } records SEC(".maps");
 
-SB_STATE struct { /* tgid (and, harmlessly, the tids of new threads) → 1 */
+SB_STATE struct { /* tgid, and the tids of its threads → 1 */
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 65536);
 	__type(key, u32);
@@ -39,6 +39,13 @@ SB_STATE struct { /* tid → */
 	__type(key, u32);
 	__type(value, struct task_state);
 } tasks SEC(".maps");
+
+SB_STATE struct { /* kiocb address → */
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, u64);
+	__type(value, struct async_read);
+} async_reads SEC(".maps");
 
 SB_STATE struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

@@ -63,19 +63,39 @@ struct remap_state {
 	__u32 old_dev, dev;
 };
 
-/* What a task is in the middle of. */
-struct task_state {
-	/* its open read call */
+/* A read that has begun and not ended. */
+struct open_read {
 	__u64 begin_ns;
 	struct sb_file_id file, opened;
 	__u64 pos, count, file_size;
-	__u32 read; /* number of the call */
+	__u32 tid, tgid; /* who began it */
+	__u32 read;      /* its number */
 	__u16 method;
-	__u16 flags;
+	__u16 flags;     /* SB_READ_* */
+};
+
+/* One that ends elsewhere than where it began: aio, io_uring. */
+struct async_read {
+	struct open_read call;
+	__u64 token;   /* tells a request that is tried again from another one at the same address */
+	__u32 started; /* its pages were looked at, or a bio submitted */
+	__u32 ended;
+};
+
+/* What a task is in the middle of. */
+struct task_state {
+	struct open_read call; /* its open read call */
+	__u32 reads;             /* numbers given so far */
 	__u8 open;    /* inside a read call of a file */
 	__u8 ignored; /* inside a read call of something else (a pipe, a terminal, /proc) */
 	__u8 seen;    /* an entry has been seen: a return without one is a loss, not an edge */
 	__u8 pad;
+	struct sb_file_id known; /* the file that it tracked last */
+	/* the asynchronous read that it works at, as long as it stays in system call `kiocb_in` */
+	__u64 kiocb;
+	__u32 kiocb_read, kiocb_reader;
+	__s32 kiocb_in;
+	__u32 direct_read, direct_reader; /* as direct_bio: of an asynchronous read */
 	__u32 pad2;
 	/* between iomap_dio_submit_bio and the submit_bio inside it; or ANY_BIO: the next bio of data is the direct one */
 	__u64 direct_bio, direct_serving, direct_pos, direct_size;

@@ -16,7 +16,7 @@ static __always_inline struct sb_task *task_record(u32 event)
 	return record;
 }
 
-/* A new thread gets an entry under its TID, which nothing asks for; it goes when the thread exits. */
+/* A new thread gets an entry under its TID, which only its exit asks for. */
 SEC("?tp/sched/sched_process_fork")
 int tracepoint_fork(struct trace_event_raw_sched_process_fork *context)
 {
@@ -49,7 +49,8 @@ int tracepoint_exit(void *context)
 	struct task_state *state;
 	struct sb_task *record;
 
-	if (!is_target(tgid))
+	/* The thread that counts the group's last may come here before one that ended earlier. */
+	if (!is_target(tgid) && !is_target(tid))
 		return 0;
 	state = bpf_map_lookup_elem(&tasks, &tid);
 	if (state && state->open) /* its last read returned unseen: a task cannot exit inside one */

@@ -111,6 +111,7 @@ struct file {
 	struct inode *f_inode;
 	struct address_space *f_mapping;
 	unsigned int f_flags;
+	loff_t f_pos;
 };
 struct kiocb {
 	struct file *ki_filp;
@@ -119,6 +120,20 @@ struct kiocb {
 };
 struct iov_iter {
 	size_t count;
+};
+struct iocb { /* uapi/linux/aio_abi.h */
+	u64 aio_nbytes;
+	s64 aio_offset;
+};
+struct io_cqe {
+	u64 user_data;
+};
+struct io_kiocb { /* its first member, struct io_rw while it reads, begins with the kiocb */
+	u8 opcode;
+	struct io_cqe cqe;
+};
+struct io_rw {
+	u32 len;
 };
 struct readahead_control {
 	struct file *file;
@@ -250,6 +265,11 @@ struct trace_event_raw_sys_exit {
 	struct trace_entry ent;
 	long id;
 	long ret;
+};
+struct trace_event_raw_io_uring_complete {
+	struct trace_entry ent;
+	void *req;
+	int res;
 };
 struct trace_event_raw_block_bio_remap {
 	struct trace_entry ent;

@@ -17,6 +17,17 @@ constexpr std::uint64_t kMostOfACall = 0x7ffff000;  ///< MAX_RW_COUNT with pages
 /// No read call is open for longer than this, as far as others' fills of its pages are concerned.
 constexpr std::uint64_t kLongestRead = 600'000'000'000;
 
+/// An asynchronous read may end this many reads later than the ones after it.
+constexpr std::uint32_t kMostOverlapping = 65536;
+
+std::uint64_t call_key(std::uint32_t tid, std::uint32_t read) { return std::uint64_t{tid} << 32 | read; }
+
+/// Whose number `read` is.
+template <class Record>
+std::uint32_t reader_of(const Record& record) {
+  return record.reader != 0 ? record.reader : record.head.tid;
+}
+
 std::optional<std::uint64_t> end_of(std::uint64_t begin, std::uint64_t bytes) {
   if (begin > UINT64_MAX - bytes) return std::nullopt;
   return begin + bytes;
@@ -125,11 +136,12 @@ void Attribution::State::on_read(const sb_read& read) {
   listing.calls.returned += returned;
   std::uint32_t& last = last_returned[read.head.tid];
   last = std::max(last, read.read);
+  if (read.method == SB_METHOD_AIO || read.method == SB_METHOD_IO_URING) asynchronous.insert(read.head.tid);
   if (returned != 0) got(read, listing, read.pos, *end);
   if (!direct.empty()) {
-    const auto call = direct.find(std::uint64_t{read.head.tid} << 32 | read.read);
+    const auto call = direct.find(call_key(read.head.tid, read.read));
     if (call != direct.end()) {
-      resolver.drop(call->second);
+      resolver.drop(call->second.fills);
       direct.erase(call);
     }
   }
@@ -139,9 +151,9 @@ void Attribution::State::on_read(const sb_read& read) {
 void Attribution::State::got(const sb_read& read, Listing& listing, std::uint64_t begin, std::uint64_t end) {
   slices.clear();
   std::vector<std::pair<std::uint64_t, std::uint64_t>> rest{{begin, end}};
-  const auto call = direct.empty() ? direct.end() : direct.find(std::uint64_t{read.head.tid} << 32 | read.read);
+  const auto call = direct.empty() ? direct.end() : direct.find(call_key(read.head.tid, read.read));
   if (call != direct.end()) {
-    resolver.consume_direct(call->second, begin, end, 0, slices);
+    resolver.consume_direct(call->second.fills, begin, end, 0, slices);
     std::ranges::sort(slices, {}, &Slice::begin);
     rest.clear();
     std::uint64_t at = begin;
@@ -191,10 +203,13 @@ void Attribution::State::on_bio(const sb_bio& bio) {
     }
     if (within == 0) return;
     const auto owner = static_cast<std::uint8_t>((bio.flags & SB_FOR_TARGET) != 0 ? kForTarget : 0);
-    if (bio.serving != 0)
+    if (bio.serving != 0) {
       submit(bio, resolver.servings.at(bio.serving).direct, 0, within, owner);
-    else if (counted && bio.read != 0)
-      submit(bio, direct[std::uint64_t{bio.head.tid} << 32 | bio.read], 0, within, owner);
+    } else if (counted && bio.read != 0) {
+      Direct& call = direct[call_key(reader_of(bio), bio.read)];
+      call.outlives_task = (bio.flags & SB_BIO_ASYNC) != 0;
+      submit(bio, call.fills, 0, within, owner);
+    }
     return;
   }
   // A block device's own pages have a range too: they may be returned to somebody who reads the device as a file.
@@ -212,7 +227,7 @@ void Attribution::State::on_bio(const sb_bio& bio) {
   if ((bio.flags & SB_FOR_TARGET) != 0) owner |= kForTarget;
   if (counted) owner |= kCounted;
   if (counted && meta) owner |= kMeta;
-  if (counted && !meta && bio.read == 0) owner |= kMapped;
+  if (counted && !meta && bio.read == 0 && (bio.flags & SB_BY_ADVICE) == 0) owner |= kMapped;
   const std::uint32_t file = resolver.file_index(FileKey(bio.file));
   submit(bio, resolver.file(file).fills, file, within, owner);
 }
@@ -242,7 +257,7 @@ void Attribution::State::submit(const sb_bio& bio, Fills& fills, std::uint32_t f
   fill.state = FillState::in_flight;
   fill.owner = owner;
   fill.read = bio.read;
-  fill.tid = bio.read == 0 ? 0 : bio.head.tid;
+  fill.tid = bio.read == 0 ? 0 : reader_of(bio);
   fill.bio = resolver.bios.open(bio.bio, bio.dev, 0, bio.head.time_ns, first);
   fill.to_device = device_begin - bio.file_pos;
   resolver.bios.add({device_begin, device_begin + within, bio.file_pos, &fills, file, fill.bio});
@@ -254,7 +269,9 @@ void Attribution::State::submit(const sb_bio& bio, Fills& fills, std::uint32_t f
 void Attribution::State::compact(Fills& fills, std::uint64_t now_ns) {
   fills.compact(page, now_ns > kLongestRead ? now_ns - kLongestRead : 0, [&](std::uint32_t tid, std::uint32_t read) {
     const auto last = last_returned.find(tid);
-    return last != last_returned.end() && read <= last->second;
+    if (last == last_returned.end()) return false;
+    const std::uint32_t late = asynchronous.contains(tid) ? kMostOverlapping : 0;
+    return last->second >= late && read <= last->second - late;
   });
 }
 
@@ -283,13 +300,13 @@ void Attribution::State::served(const sb_fill& record, std::uint64_t bytes, File
   fill.why = Why::none;
   fill.cause = resolver.causes.server(record.file.dev);
   fill.read = record.read;
-  fill.tid = record.read == 0 ? 0 : record.head.tid;
+  fill.tid = record.read == 0 ? 0 : reader_of(record);
   fill.done_ns = for_target ? 0 : record.head.time_ns;
   if (for_target) fill.owner |= kForTarget;
   if (!by_target) return;
   fill.owner |= kServer;
   resolver.ledger.process.from_servers += bytes;
-  if (record.read != 0) return;
+  if (record.read != 0 || (record.flags & SB_BY_ADVICE) != 0) return;
   fill.owner |= kMapped;
   add_to(file.mapped, fill.cause, bytes, 0);
 }
@@ -377,11 +394,11 @@ void Attribution::State::on_task(const sb_task& task) {
   last_returned.erase(task.task);  // its number begins anew with its next owner
   if (task.event != SB_TASK_EXIT || direct.empty()) return;
   for (auto call = direct.begin(); call != direct.end();) {
-    if (call->first >> 32 != task.task) {
+    if (call->first >> 32 != task.task || call->second.outlives_task) {
       ++call;
       continue;
     }
-    resolver.drop(call->second);
+    resolver.drop(call->second.fills);
     call = direct.erase(call);
   }
 }

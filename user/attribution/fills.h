@@ -26,7 +26,7 @@ enum class FillState : std::uint8_t {
 enum : std::uint8_t {
   kForTarget = 1,  ///< counts for the layer without a further question
   kCounted = 2,    ///< bytes of the process's own accounting, to be settled once
-  kMapped = 4,     ///< by the target outside any read call: a fault, exec, readahead(2)
+  kMapped = 4,     ///< by the target outside any read, and not on advice for later reads: a fault, exec
   kMeta = 8,       ///< file-system metadata that also has a file range
   kServer = 16,    ///< by a server, for the target: not in the process's accounting for certain
 };

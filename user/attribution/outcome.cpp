@@ -18,7 +18,7 @@ void Attribution::State::end_runs(const Session& session) {
     file.fills.take_all(all);
     resolver.dispose(file, all, how);
   }
-  for (auto& [call, fills] : direct) resolver.drop(fills);
+  for (auto& [key, call] : direct) resolver.drop(call.fills);
 }
 
 void Attribution::State::list_files(const Layers& layers, AttributionResult& result) {

@@ -60,9 +60,15 @@ struct Attribution::State {
   std::map<FileKey, FileKey> opened_as;   ///< real file → what was opened first
   Listing* last_listing = nullptr;        ///< the same file is read again and again
   FileKey last_opened;
-  std::unordered_map<std::uint64_t, Fills> direct;  ///< of read calls that have not returned: tid << 32 | read
+  /// Direct I/O of a read that has not ended.
+  struct Direct {
+    Fills fills;
+    bool outlives_task = false;  ///< an asynchronous one
+  };
+  std::unordered_map<std::uint64_t, Direct> direct;  ///< by call_key()
   CauseSets sets;
-  std::unordered_map<std::uint32_t, std::uint32_t> last_returned;  ///< TID → its last read call that has returned
+  std::unordered_map<std::uint32_t, std::uint32_t> last_returned;  ///< TID → its latest read that has ended
+  std::set<std::uint32_t> asynchronous;                            ///< TIDs whose reads do not end in their order
   std::uint64_t malformed = 0;
   std::uint32_t last_process = 0;
 

@@ -13,6 +13,8 @@
 #include <optional>
 #include <utility>
 
+#include "capture/hook_plan.h"
+#include "capture/kernel_functions.h"
 #include "capture/obstacles.h"
 #include "capture/preemption.h"
 #include "observers.skel.h"
@@ -279,6 +281,7 @@ Capture& Capture::operator=(Capture&&) noexcept = default;
 Result<Capture> Capture::open(const CaptureOptions& options, const StorageStack& stack) {
   if (auto obstacle = tracing_obstacle()) return std::unexpected(*obstacle);
   libbpf_set_print(take_libbpf_message);
+  const KernelFunctions functions;
   auto state = std::make_unique<State>();
   for (Hook& hook : hook_plan(options.tier, programs_are_preempted(Root()))) {
     Plan plan;
@@ -290,6 +293,9 @@ Result<Capture> Capture::open(const CaptureOptions& options, const StorageStack&
       plan.why_not = "there is no dm or md device here";
     }
     plan.hook = std::move(hook);
+    while (plan.wanted() && !plan.chosen().function.empty() && !functions.may_have(plan.chosen().function)) {
+      plan.give_up_way("this kernel has no such function");
+    }
     state->plans.push_back(std::move(plan));
   }
   for (;;) {

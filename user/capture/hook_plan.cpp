@@ -11,15 +11,15 @@ const char* const in_process =
 const char* const in_interrupt =
     "runs in interrupt context, where kprobes share one guard and are skipped; this is not";
 
-Way kprobe(std::string how, std::vector<std::string> programs) {
-  return {"kprobe", std::move(how), std::move(programs)};
+Way kprobe(std::string how, std::vector<std::string> programs, std::string function = "") {
+  return {"kprobe", std::move(how), std::move(programs), std::move(function)};
 }
-Way fentry(std::string how, std::vector<std::string> programs) {
-  return {"fentry", std::move(how), std::move(programs)};
+Way fentry(std::string how, std::vector<std::string> programs, std::string function = "") {
+  return {"fentry", std::move(how), std::move(programs), std::move(function)};
 }
 /// A classic tracepoint: stable, skipped by nobody, and the same in every tier.
 Way tracepoint(std::string how, std::vector<std::string> programs) {
-  return {"tracepoint", std::move(how), std::move(programs)};
+  return {"tracepoint", std::move(how), std::move(programs), ""};
 }
 
 std::vector<Hook> every_hook() {
@@ -69,6 +69,83 @@ std::vector<Hook> every_hook() {
        "",
        false,
        {kprobe("kprobe filemap_read", {"kprobe_read_lookup"}), fentry("fentry filemap_read", {"fentry_read_lookup"})}},
+      {"aio-entry",
+       "a read of io_submit(2)",
+       in_process,
+       true,
+       "",
+       false,
+       {kprobe("kprobe aio_read", {"kprobe_aio_entry"}), fentry("fentry aio_read", {"fentry_aio_entry"})}},
+      {"aio-return",
+       "what it returned, where the page cache had it",
+       "either of two hooks may be skipped on preemptible kernels; this is the first",
+       true,
+       "",
+       true,
+       {kprobe("kprobe aio_complete_rw", {"kprobe_aio_return"})}},
+      {"aio-end",
+       "what it returned, where a drive had it",
+       in_interrupt,
+       true,
+       "",
+       true,
+       {fentry("fentry aio_complete_rw", {"fentry_aio_return"})}},
+      {"uring-entry",
+       "a read of io_uring",
+       in_process,
+       true,
+       "",
+       false,
+       {kprobe("kprobe io_read", {"kprobe_uring_entry"}), fentry("fentry io_read", {"fentry_uring_entry"})}},
+      {"uring-fixed",
+       "the same into registered buffers, where that is a function of its own",
+       in_process,
+       true,
+       "",
+       true,
+       {kprobe("kprobe io_read_fixed", {"kprobe_uring_fixed_entry"}, "io_read_fixed"),
+        fentry("fentry io_read_fixed", {"fentry_uring_fixed_entry"}, "io_read_fixed")}},
+      {"uring-return",
+       "what it returned",
+       "one event a completion",
+       true,
+       "",
+       false,
+       {tracepoint("tracepoint io_uring_complete", {"tracepoint_uring_return"})}},
+      {"splice-entry",
+       "a step of sendfile, splice, copy_file_range",
+       in_process,
+       true,
+       "",
+       false,
+       {kprobe("kprobe do_splice_read", {"kprobe_entry_do_splice_read"}, "do_splice_read"),
+        kprobe("kprobe do_splice_to", {"kprobe_entry_do_splice_to"}, "do_splice_to"),
+        fentry("fentry do_splice_read", {"fentry_entry_do_splice_read"}, "do_splice_read"),
+        fentry("fentry do_splice_to", {"fentry_entry_do_splice_to"}, "do_splice_to")}},
+      {"splice-return",
+       "what it moved",
+       "either of two hooks may be skipped on preemptible kernels; this is the first",
+       true,
+       "",
+       true,
+       {kprobe("kretprobe do_splice_read", {"kprobe_return_do_splice_read"}, "do_splice_read"),
+        kprobe("kretprobe do_splice_to", {"kprobe_return_do_splice_to"}, "do_splice_to")}},
+      {"splice-end",
+       "what it moved, seen inside it",
+       "the second of the two",
+       true,
+       "",
+       true,
+       {fentry("fexit do_splice_read", {"fexit_do_splice_read"}, "do_splice_read"),
+        fentry("fexit do_splice_to", {"fexit_do_splice_to"}, "do_splice_to")}},
+      {"splice-lookup",
+       "the page cache that serves it, where that is a function of its own",
+       in_process,
+       true,
+       "",
+       true,
+       {kprobe("kprobe filemap_splice_read", {"kprobe_splice_lookup"}, "filemap_splice_read"),
+        fentry("fentry filemap_splice_read", {"fentry_splice_lookup"}, "filemap_splice_read")}},
       {"fill-readahead",
        "runs of pages about to be filled",
        in_process,
@@ -99,8 +176,8 @@ std::vector<Hook> every_hook() {
        true,
        "",
        true,
-       {kprobe("kprobe __iomap_dio_read_simple", {"kprobe_direct_simple"}),
-        fentry("fentry __iomap_dio_read_simple", {"fentry_direct_simple"})}},
+       {kprobe("kprobe __iomap_dio_read_simple", {"kprobe_direct_simple"}, "__iomap_dio_read_simple"),
+        fentry("fentry __iomap_dio_read_simple", {"fentry_direct_simple"}, "__iomap_dio_read_simple")}},
       {"bio-submit",
        "bios as they are submitted",
        in_process,
@@ -165,18 +242,19 @@ std::vector<Hook> hook_plan(Tier tier, bool preempted) {
   std::vector<Hook> hooks = every_hook();
   if (tier == Tier::automatic && preempted) return hooks;
   const std::string wanted = tier == Tier::kprobe ? "kprobe" : "fentry";
-  // Where nothing is skipped one sight is enough: of a read's return, since the other costs every system call, and of a
-  // loop request's completion.
-  const std::string last_resort = tier == Tier::kprobe ? "read-end" : "read-return";
-  const auto spare = std::ranges::find(hooks, last_resort, &Hook::name);
-  const Way spare_way = spare->ways.front();
-  hooks.erase(spare);
+  // Where nothing is skipped one sight is enough: of a return, since the other costs every read, and of a loop request's
+  // completion.
   if (wanted == "fentry") std::erase_if(hooks, [](const Hook& hook) { return hook.name == "loop-done"; });
+  for (const char* family : {"read", "aio", "splice"}) {
+    const std::string kept = family + std::string(wanted == "kprobe" ? "-return" : "-end");
+    const std::string other = family + std::string(wanted == "kprobe" ? "-end" : "-return");
+    const auto spare = std::ranges::find(hooks, other, &Hook::name);
+    const auto one = std::ranges::find(hooks, kept, &Hook::name);
+    one->second_sight = false;
+    if (tier == Tier::automatic) one->ways.insert(one->ways.end(), spare->ways.begin(), spare->ways.end());
+    hooks.erase(spare);
+  }
   for (Hook& hook : hooks) {
-    if (hook.name == "read-return" || hook.name == "read-end") {
-      hook.second_sight = false;
-      if (tier == Tier::automatic) hook.ways.push_back(spare_way);
-    }
     const auto other =
         std::stable_partition(hook.ways.begin(), hook.ways.end(), [&](const Way& way) { return way.tier == wanted || way.tier == "tracepoint"; });
     if (tier != Tier::automatic && other != hook.ways.begin()) hook.ways.erase(other, hook.ways.end());

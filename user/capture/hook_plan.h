@@ -15,6 +15,7 @@ struct Way {
   std::string tier;                   ///< "fentry" | "kprobe" | "tracepoint" (a classic one: no weaker than either)
   std::string how;                    ///< for people: "kprobe submit_bio"
   std::vector<std::string> programs;  ///< names in the BPF object; all or none
+  std::string function;               ///< only on kernels that have this function; "": not asked beforehand
 };
 
 struct Hook {

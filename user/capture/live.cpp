@@ -139,6 +139,8 @@ Result<void> Live::begin(std::uint32_t pid, const std::vector<std::string>& comm
     for (const std::uint32_t process : process_tree(Root(), pid)) {
       if (!known.insert(process).second) continue;
       if (auto followed = state.capture->follow(process); !followed) return followed;
+      for (const std::uint32_t task : tasks_of(Root(), process))
+        if (auto followed = state.capture->follow(task); !followed) return followed;
       grew = true;
     }
   }

@@ -37,6 +37,7 @@ struct Who {
   std::uint32_t flags = SB_BY_TARGET | SB_FOR_TARGET;
   std::uint64_t serving = 0;
   std::uint32_t tgid = 100;
+  std::uint32_t reader = 0;  ///< whose number `read` is; 0: tid
 };
 inline Who target(std::uint32_t tid, std::uint32_t read) { return {tid, read}; }
 inline Who worker(std::uint64_t request, bool for_target = true, std::uint32_t tid = 900) {
@@ -92,6 +93,7 @@ class Scene {
     record.file = file.id;
     record.tgid = who.tgid;
     record.read = who.read;
+    record.reader = who.reader;
     record.serving = who.serving;
     record.flags = who.flags | SB_FILL_READAHEAD;
     put(record, SB_FILL, who.tid);
@@ -110,6 +112,7 @@ class Scene {
     record.dev = file.dev;
     record.tgid = who.tgid;
     record.read = who.read;
+    record.reader = who.reader;
     record.flags = who.flags | flags | SB_BIO_FIRST;
     return record;
   }

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which functions this kernel has, so that no program is loaded for one that it lacks.
+#pragma once
+
+#include <string>
+
+namespace servedby {
+
+class KernelFunctions {
+ public:
+  /// Of the running kernel, from the names in its BTF.
+  KernelFunctions();
+  /// Of these bytes of BTF.
+  explicit KernelFunctions(std::string btf) : btf_(std::move(btf)) {}
+
+  /// False only where the kernel certainly has no such function: its BTF has no such name.
+  [[nodiscard]] bool may_have(const std::string& function) const;
+
+ private:
+  std::string btf_;  ///< empty: could not be read
+};
+
+}  // namespace servedby
