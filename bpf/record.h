@@ -20,6 +20,7 @@ enum sb_kind {
 	SB_TASK = 6,    /* struct sb_task: a task of the target began or ended */
 	SB_FILE = 7,    /* struct sb_file_name: how a file of the target is called */
 	SB_REMAP = 8,   /* struct sb_remap: a stacked device (dm, md) passes a part of a bio on to a device below */
+	SB_LAYOUT = 9,  /* struct sb_layout: said by user space: where a file has no bytes on a device */
 };
 
 struct sb_head {
@@ -173,6 +174,23 @@ struct sb_backing {
 	struct sb_file_id file;  /* the backing file */
 	__u32 dev;               /* the loop device */
 	__u32 flags;
+};
+
+enum sb_extent {
+	SB_EXTENT_LOOKED = 0,    /* the file was looked at: every range that is not named has its bytes somewhere */
+	SB_EXTENT_HOLE = 1,
+	SB_EXTENT_UNWRITTEN = 2, /* allocated, and never written */
+	SB_EXTENT_INLINE = 3,    /* in the inode or the file system's own tree */
+};
+
+/* Bytes [begin, end) of a file, as FIEMAP told when a read had returned bytes for which no I/O was seen. It comes before the
+ * record that needs it. A file's LOOKED comes first. */
+struct sb_layout {
+	struct sb_head head;
+	__u64 begin, end;
+	struct sb_file_id file;
+	__u32 extent; /* enum sb_extent */
+	__u32 pad;
 };
 
 enum sb_task_event { SB_TASK_FORK = 1, SB_TASK_EXIT = 2 };

@@ -27,6 +27,7 @@ BUFFERED = {"read": "read", "pread": "pread", "readv": "readv", "preadv": "pread
 LEFT_OUT = {("xfs", "copy"): "copy_file_range shares the extents (reflink) and reads nothing"}
 DIRECT = {way: BUFFERED[way] for way in ("read", "pread", "preadv", "threads", "aio", "uring", "uring-fixed", "uring-workers")}
 ADVISED = {"readahead": "pread", "willneed": "pread"}
+EMPTY = {"pread": "pread", "aio": "aio", "uring": "io_uring", "sendfile": "sendfile"}
 MAPPED = ("mmap", "mmap-random", "mmap-populate", "mmap-willneed")
 
 
@@ -175,6 +176,36 @@ class Session:
         whole(result)
         return cells
 
+    def empty(self, *options):
+        """Data, a hole, an allocated and never written part, data: nothing is read for the two in the middle."""
+        for way in EMPTY:
+            path = self.place.path(f"empty-{way}")
+            if not os.path.exists(path):
+                with open(path, "wb") as f:
+                    f.write(os.urandom(MIB))
+                    f.truncate(3 * MIB)
+                    f.seek(3 * MIB)
+                    f.write(os.urandom(MIB // 2))
+                    f.flush()
+                    os.posix_fallocate(f.fileno(), 2 * MIB, MIB)
+                os.sync()
+            forget(path)
+        if self.place.below:
+            forget(self.place.below)
+        ways = {way: name for way, name in EMPTY.items() if "--direct" not in options or way != "sendfile"}
+        steps = [f"{self.reader} {way} {self.place.path('empty-' + way)} {' '.join(options)}" for way in ways]
+        result = self.g.run("sh", "-c", " && ".join(steps))
+        cells = Cells(ways)
+        for way in ways:
+            cells.check(way, lambda way=way: same(
+                layers(of_file(result, self.place.path(f"empty-{way}"))),
+                {self.place.cold: MIB + MIB // 2, "hole": MIB, "unwritten": MIB}, "layers"))
+        whole(result)
+        return cells
+
+    def empty_direct(self):
+        return self.empty("--direct")
+
     def special(self):
         """aimdo's mark-cold: dropped after each read; and a file that is deleted while it is open."""
         ways = {"dropping": "pread", "unlinked": "pread"}
@@ -212,7 +243,7 @@ def sessions(ground, reader, places):
     """(name, function) of everything."""
     for place in places:
         session = Session(ground, reader, place)
-        for name in ("cold", "half_warm", "warm", "direct", "advised", "only_advised", "mapped", "mapped_warm", "special"):
+        for name in ("cold", "half_warm", "warm", "direct", "advised", "only_advised", "mapped", "mapped_warm", "empty", "empty_direct", "special"):
             yield f"{place.name} {name}", getattr(session, name)
 
 

@@ -93,6 +93,8 @@ void Attribution::feed(std::span<const std::byte> record) {
       return give(&State::on_backing);
     case SB_REMAP:
       return give(&State::on_remap);
+    case SB_LAYOUT:
+      return give(&State::on_layout);
     case SB_TASK:
       return give(&State::on_task);
     case SB_FILE:
@@ -171,7 +173,7 @@ void Attribution::State::got(const sb_read& read, Listing& listing, std::uint64_
     } else if (!paged && (read.flags & SB_READ_NO_PAGES) != 0) {
       slices.push_back({from, to, resolver.causes.ended(End::unknown, Why::no_page_cache)});
     } else if (!paged && (is_direct || call != direct.end())) {
-      slices.push_back({from, to, resolver.causes.ended(End::unknown, Why::direct_unseen)});
+      resolver.place(resolver.file(resolver.file_index(FileKey(read.file))), from, to, Why::direct_unseen, slices);
     } else {
       const CauseId absent = paged ? resolver.absent() : resolver.causes.ended(End::unknown, Why::not_paged);
       File& file = resolver.file(resolver.file_index(FileKey(read.file)));
@@ -387,6 +389,14 @@ void Attribution::State::on_remap(const sb_remap& remap) {
     });
     resolver.bios.add({part.begin + to_below, part.end + to_below, part.at, part.fills, part.file, below});
   }
+}
+
+void Attribution::State::on_layout(const sb_layout& layout) {
+  File& file = resolver.file(resolver.file_index(FileKey(layout.file)));
+  if (layout.extent == SB_EXTENT_LOOKED || !file.layout) file.layout.emplace();
+  if (layout.extent == SB_EXTENT_HOLE) file.layout->add(layout.begin, layout.end, End::hole);
+  if (layout.extent == SB_EXTENT_UNWRITTEN) file.layout->add(layout.begin, layout.end, End::unwritten);
+  if (layout.extent == SB_EXTENT_INLINE) file.layout->add(layout.begin, layout.end, End::in_inode);
 }
 
 void Attribution::State::on_task(const sb_task& task) {

@@ -5,7 +5,9 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 
 #include "attribution/result.h"
 #include "record/session.h"
@@ -23,6 +25,13 @@ struct AttributionSetup {
   std::size_t crowded_at = 1024;
 };
 
+/// A file whose layout would say more about a record than was seen.
+struct UnplacedFile {
+  sb_file_id file{};
+  std::string path;        ///< as the target opened it; empty: not known
+  std::uint32_t tgid = 0;  ///< the process; 0: a loop device's worker, and the path is its backing file's
+};
+
 class Attribution {
  public:
   explicit Attribution(AttributionSetup setup);
@@ -33,6 +42,10 @@ class Attribution {
   /// One record as the kernel side wrote it (starts with sb_head, head.size bytes long), in the order of the ring.
   /// Unknown kinds are ignored; a record shorter than its kind asks is counted as losses["malformed"].
   void feed(std::span<const std::byte> record);
+
+  /// Before a record is fed: the file, if any, of which it returns bytes that nothing was seen to fill. Whoever can look
+  /// at the file feeds its sb_layout records first; once looked at, it is not asked for again.
+  [[nodiscard]] std::optional<UnplacedFile> unplaced(std::span<const std::byte> record) const;
 
   /// Ends the session. `session` brings the counters, losses and hooks as they stood at its end. Call once.
   [[nodiscard]] AttributionResult finish(const Session& session);

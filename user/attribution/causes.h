@@ -21,6 +21,9 @@ enum class End : std::uint8_t {
   device,      ///< the last device itself
   server,      ///< the server of a file system without a device; the last of the list is that file system's number
   page_cache,  ///< the page cache of the file below it (of the target's own file where the list is empty)
+  hole,        ///< nothing: the file has no storage there
+  unwritten,   ///< nothing: allocated and never written
+  in_inode,    ///< the inode itself, or the file system's own tree
   unknown,
 };
 

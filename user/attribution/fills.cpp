@@ -15,6 +15,26 @@ Fills::Runs::iterator Fills::first_after(std::uint64_t pos) {
   return run;
 }
 
+Fills::Runs::const_iterator Fills::first_after(std::uint64_t pos) const {
+  auto run = runs_.upper_bound(pos);
+  if (run != runs_.begin() && std::prev(run)->second.end > pos) --run;
+  return run;
+}
+
+bool Fills::announced_in(std::uint64_t begin, std::uint64_t end) const {
+  for (auto run = first_after(begin); run != runs_.end() && run->first < end; ++run)
+    if (run->second.fill.state == FillState::announced && run->second.fill.why == Why::fill_unseen) return true;
+  return false;
+}
+
+bool Fills::absent_in(std::uint64_t begin, std::uint64_t end) const {
+  for (auto run = first_after(begin); begin < end; ++run) {
+    if (run == runs_.end() || run->first > begin) return true;
+    begin = run->second.end;
+  }
+  return false;
+}
+
 /// Makes two runs of one; `run` keeps the first half.
 void Fills::split(Runs::iterator run, std::uint64_t at) {
   runs_.emplace_hint(std::next(run), at, Tail{run->second.end, run->second.fill});

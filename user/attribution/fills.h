@@ -60,6 +60,10 @@ class Fills {
   /// Runs change(fill, bytes) on all parts of [begin, end) that `bio` is reading.
   template <class Change>
   void change(BioSlot bio, std::uint64_t begin, std::uint64_t end, Change&& change);
+  /// Whether any byte of [begin, end) was announced, and no I/O for it came.
+  [[nodiscard]] bool announced_in(std::uint64_t begin, std::uint64_t end) const;
+  /// Whether any byte of [begin, end) is absent.
+  [[nodiscard]] bool absent_in(std::uint64_t begin, std::uint64_t end) const;
   /// Moves everything to the end of `out`; frozen pages of one kind as one run, whose place means nothing.
   void take_all(std::vector<Run>& out);
 
@@ -80,6 +84,7 @@ class Fills {
   using Runs = std::map<std::uint64_t, Tail>;
 
   Runs::iterator first_after(std::uint64_t pos);
+  [[nodiscard]] Runs::const_iterator first_after(std::uint64_t pos) const;
   void split(Runs::iterator run, std::uint64_t at);
   void join(std::uint64_t begin, std::uint64_t end);
   void freeze(std::uint64_t page);

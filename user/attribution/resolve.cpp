@@ -77,7 +77,7 @@ void Resolver::consume(File& file, std::uint64_t begin, std::uint64_t end, const
     if ((fill.owner & kCounted) != 0) ledger.process.first_returned += run.end - run.begin;
     switch (fill.state) {
       case FillState::announced:
-        out.push_back({run.begin, run.end, causes.ended(End::unknown, fill.why)});
+        place(file, run.begin, run.end, fill.why, out);
         break;
       case FillState::filled: {
         const CauseId cause = cause_for(fill, consumer);
@@ -96,6 +96,17 @@ void Resolver::consume(File& file, std::uint64_t begin, std::uint64_t end, const
     }
   }
   if (at < end) out.push_back({at, end, consumer.absent});
+}
+
+void Resolver::place(const File& file, std::uint64_t begin, std::uint64_t end, Why why, std::vector<Slice>& out) {
+  const bool may_be_empty = why == Why::fill_unseen || why == Why::direct_unseen;
+  if (!file.layout || !may_be_empty) {
+    out.push_back({begin, end, causes.ended(End::unknown, why)});
+    return;
+  }
+  file.layout->split(begin, end, [&](std::uint64_t from, std::uint64_t to, std::optional<End> empty) {
+    out.push_back({from, to, empty ? causes.ended(*empty) : causes.ended(End::unknown, why)});
+  });
 }
 
 void Resolver::consume_direct(Fills& direct, std::uint64_t begin, std::uint64_t end, int depth,
@@ -202,8 +213,8 @@ void Resolver::consume_backing(Serving& serving, std::uint64_t begin, std::uint6
       });
   for (const Backing& backing : backings)
     if (backing.direct)
-      read(backing, [&](const Backing&, std::uint64_t from, std::uint64_t to) {
-        got.push_back({from, to, causes.ended(End::unknown, Why::direct_unseen)});
+      read(backing, [&](const Backing& from_file, std::uint64_t from, std::uint64_t to) {
+        place(file(from_file.file), from, to, Why::direct_unseen, got);
       });
 }
 

@@ -14,6 +14,7 @@
 
 #include "attribution/causes.h"
 #include "attribution/fills.h"
+#include "attribution/layout.h"
 #include "attribution/ledger.h"
 #include "attribution/requests.h"
 #include "attribution/tally.h"
@@ -39,6 +40,7 @@ struct File {
   Fills fills;
   std::vector<Sum> mapped;   ///< filled by the target outside any read call
   std::uint64_t wasted = 0;  ///< filled for the target's read calls, never returned
+  std::optional<Layout> layout;  ///< once it was looked at
 };
 
 /// Who takes bytes, and what bytes are of which nothing is known.
@@ -69,6 +71,8 @@ class Resolver {
                std::vector<Slice>& out);
   /// Takes [begin, end) of a call's own direct I/O; slices go to `out`, only of what was read.
   void consume_direct(Fills& direct, std::uint64_t begin, std::uint64_t end, int depth, std::vector<Slice>& out);
+  /// Bytes [begin, end) of a file for which no I/O was seen: the layout may say why there was none, else they are unknown.
+  void place(const File& file, std::uint64_t begin, std::uint64_t end, Why why, std::vector<Slice>& out);
   /// Who had [begin, end) of a device, for a request of it that has completed; slices of the device go to `out`, all of
   /// the range. `serving`: what is known about the request, or null. `issue_ns`: when it was issued, 0 where that is
   /// not known.

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <unordered_map>
 #include <utility>
@@ -36,12 +37,15 @@ struct Attribution::State {
   void on_request(const sb_request& request);
   void on_backing(const sb_backing& backing);
   void on_remap(const sb_remap& remap);
+  void on_layout(const sb_layout& layout);
   void on_task(const sb_task& task);
   void on_name(const sb_file_name& name);
   AttributionResult finish(const Session& session);
 
   void got(const sb_read& read, Listing& listing, std::uint64_t begin, std::uint64_t end);
   void served(const sb_fill& record, std::uint64_t bytes, File& file, Fill& fill);
+  [[nodiscard]] std::optional<UnplacedFile> unplaced(const sb_read& read);
+  [[nodiscard]] std::optional<UnplacedFile> unplaced(const sb_request& request);
   [[nodiscard]] bool is_served(DeviceNumber file_system) const { return served_systems.contains(file_system); }
   void passed_on(DeviceNumber dev, std::uint64_t bytes, std::uint32_t flags);
   void submit(const sb_bio& bio, Fills& fills, std::uint32_t file, std::uint64_t within, std::uint8_t owner);

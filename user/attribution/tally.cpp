@@ -74,6 +74,30 @@ void Tally::add_call(std::span<const Sum> got, CauseSets& sets) {
   ++calls[sets.id(got)];
 }
 
+namespace {
+
+/// As `via` says it; null where a device or a server is the end.
+const char* end_name(End end) {
+  switch (end) {
+    case End::device:
+    case End::server:
+      return nullptr;
+    case End::page_cache:
+      return "page-cache";
+    case End::hole:
+      return "hole";
+    case End::unwritten:
+      return "unwritten";
+    case End::in_inode:
+      return "inline";
+    case End::unknown:
+      return "unknown";
+  }
+  return "unknown";
+}
+
+}  // namespace
+
 Layers::Layers(const Causes& causes, const StorageStack& first, const StorageStack& later, bool lost) {
   const auto device = [&](DeviceNumber dev) {
     const Device* known = first.find(dev);
@@ -106,8 +130,7 @@ Layers::Layers(const Causes& causes, const StorageStack& first, const StorageSta
       else
         rendered.via.push_back(known != nullptr ? known->name : device_text(dev));
     }
-    if (cause.end == End::page_cache) rendered.via.emplace_back("page-cache");
-    if (cause.end == End::unknown) rendered.via.emplace_back("unknown");
+    if (const char* end = end_name(cause.end)) rendered.via.emplace_back(end);
     rendered.why = why_text(cause.why);
     rendered.warmed = cause.warmed;
     rendered_.push_back(std::move(rendered));

@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "capture/file_layout.h"
 #include "capture/session_start.h"
 #include "host/counters.h"
 
@@ -61,6 +62,7 @@ struct Live::State {
   KernelCounts counts_before;  ///< when nothing was followed yet
 
   std::size_t drain();
+  void take(std::span<const std::byte> record);
   void snapshot_begin();
   void snapshot_end();
   [[nodiscard]] CountersSnapshot counters_now() const;
@@ -68,10 +70,16 @@ struct Live::State {
 
 std::size_t Live::State::drain() {
   return capture->drain([this](std::span<const std::byte> record) {
-    attribution->feed(record);
-    if (!recording || recording_failed) return;
-    if (auto kept = recording->append(record); !kept) recording_failed = kept.error();
+    if (const auto file = attribution->unplaced(record))
+      for (const sb_layout& layout : look_at(*file)) take(std::as_bytes(std::span(&layout, 1)));
+    take(record);
   });
+}
+
+void Live::State::take(std::span<const std::byte> record) {
+  attribution->feed(record);
+  if (!recording || recording_failed) return;
+  if (auto kept = recording->append(record); !kept) recording_failed = kept.error();
 }
 
 CountersSnapshot Live::State::counters_now() const {

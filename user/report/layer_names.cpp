@@ -14,8 +14,9 @@ namespace servedby::report {
 namespace {
 
 /// Ends of `via` that are no device, with their words.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 7> ends{{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 8> ends{{
     {"hole", "holes of the file, which have no storage"},
+    {"unwritten", "blocks that were allocated and never written"},
     {"zero", "blocks that were never written"},
     {"inline", "the inode itself"},
     {"squashfs-cache", "squashfs's own cache"},

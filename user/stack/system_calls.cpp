@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The system calls behind Root on this machine. All of them only look.
 #include <fcntl.h>
-#include <linux/fiemap.h>
-#include <linux/fs.h>
 #include <linux/loop.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
@@ -15,6 +13,7 @@
 #include <cstring>
 #include <vector>
 
+#include "stack/fiemap.h"
 #include "stack/root.h"
 
 namespace servedby {
@@ -76,32 +75,14 @@ class ThisMachine final : public SystemCalls {
   [[nodiscard]] std::expected<FileExtents, int> extents(const std::string& path) const override {
     const File file(path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
     if (!file.open()) return std::unexpected(file.error());
-    constexpr std::uint32_t batch = 512;
-    // The kernel's struct ends in an array of extents; 64-bit words keep it aligned.
-    std::vector<std::uint64_t> space((sizeof(fiemap) + batch * sizeof(fiemap_extent)) / sizeof(std::uint64_t) + 1);
     FileExtents found;
     std::uint64_t total = 0;
-    std::uint64_t from = 0;
-    for (bool last = false; !last;) {
-      fiemap head{};
-      head.fm_start = from;
-      head.fm_length = FIEMAP_MAX_OFFSET - from;
-      head.fm_extent_count = batch;
-      std::memcpy(space.data(), &head, sizeof head);
-      if (::ioctl(file.descriptor(), FS_IOC_FIEMAP, space.data()) != 0) return std::unexpected(errno);
-      std::memcpy(&head, space.data(), sizeof head);
-      if (head.fm_mapped_extents == 0) break;
-      for (std::uint32_t i = 0; i < head.fm_mapped_extents; ++i) {
-        fiemap_extent extent{};
-        const auto* const bytes = reinterpret_cast<const char*>(space.data());
-        std::memcpy(&extent, bytes + sizeof(fiemap) + i * sizeof(fiemap_extent), sizeof extent);
-        ++found.count;
-        total += extent.fe_length;
-        found.largest_bytes = std::max<std::uint64_t>(found.largest_bytes, extent.fe_length);
-        from = extent.fe_logical + extent.fe_length;
-        last = last || (extent.fe_flags & FIEMAP_EXTENT_LAST) != 0;
-      }
-    }
+    const int failed = each_extent(file.descriptor(), [&](const Extent& extent) {
+      ++found.count;
+      total += extent.end - extent.begin;
+      found.largest_bytes = std::max(found.largest_bytes, extent.end - extent.begin);
+    });
+    if (failed != 0) return std::unexpected(failed);
     if (found.count > 0) found.mean_bytes = total / found.count;
     return found;
   }
