@@ -56,6 +56,7 @@ enum sb_method {
 #define SB_READ_PAGE_CACHE 0x01 /* filemap_read ran for this call: it returned bytes of `file`'s page cache */
 #define SB_READ_DIRECT     0x02 /* the file was open for direct I/O */
 #define SB_READ_BLKDEV     0x04 /* a block device was read, not a regular file */
+#define SB_READ_IN_MEMORY  0x20 /* NO_PAGES, and every page of the file was in memory: no hole, nothing in swap */
 #define SB_READ_SPLICE     0x10 /* a step of sendfile, splice or copy_file_range */
 #define SB_READ_NO_PAGES   0x08 /* the file system keeps no page cache that filemap_read serves (tmpfs and the like) */
 

@@ -84,6 +84,7 @@ struct inode {
 	u16 i_mode;
 	unsigned long i_ino;
 	loff_t i_size;
+	u64 i_blocks;
 	u32 i_generation;
 	struct super_block *i_sb;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// reader WAY FILE [--direct] [--block BYTES] [--from BYTES] [--to BYTES]: reads a range of a file once, in order, in one of
-// the ways that a program can. Fails on any short read, so that the scenario knows what was returned.
+// reader WAY FILE [--direct] [--block BYTES] [--from BYTES] [--to BYTES]: reads a range of a file once, in order, in
+// one of the ways that a program can. Fails on any short read, so that the scenario knows what was returned.
 #include <fcntl.h>
 #include <liburing.h>
 #include <linux/aio_abi.h>
@@ -68,9 +68,8 @@ void by_read(const Job& job) {
 }
 
 void by_pread(const Job& job) {
-  each_block(job, [&](char* buffer, std::size_t at, std::size_t bytes) {
-    return ::pread(job.fd, buffer, bytes, offset(at));
-  });
+  each_block(
+      job, [&](char* buffer, std::size_t at, std::size_t bytes) { return ::pread(job.fd, buffer, bytes, offset(at)); });
 }
 
 /// Two parts of unequal length.
@@ -161,7 +160,8 @@ void by_aio(const Job& job) {
     --outstanding;
     const auto slot = static_cast<unsigned>(event.data);
     const auto begin = static_cast<std::size_t>(blocks[slot].aio_offset);
-    if (event.res != static_cast<std::int64_t>(job.size_at(begin))) fail("short aio read", static_cast<int>(-event.res));
+    if (event.res != static_cast<std::int64_t>(job.size_at(begin)))
+      fail("short aio read", static_cast<int>(-event.res));
     if (at < job.to) submit(slot);
   }
   syscall(SYS_io_destroy, context);
@@ -185,12 +185,14 @@ void by_ring(const Job& job, Ring kind) {
     buffers.push_back(new_buffer(job));
     registered.push_back({buffers.back(), job.block});
   }
-  if (kind == Ring::fixed && io_uring_register_buffers(&ring, registered.data(), depth) != 0) fail("registered buffers");
+  if (kind == Ring::fixed && io_uring_register_buffers(&ring, registered.data(), depth) != 0)
+    fail("registered buffers");
   std::size_t at = job.from;
   std::size_t outstanding = 0;
   const auto submit = [&](unsigned slot) {
     io_uring_sqe* entry = io_uring_get_sqe(&ring);
-    while (entry == nullptr && kind == Ring::polled && io_uring_sqring_wait(&ring) >= 0) entry = io_uring_get_sqe(&ring);
+    while (entry == nullptr && kind == Ring::polled && io_uring_sqring_wait(&ring) >= 0)
+      entry = io_uring_get_sqe(&ring);
     if (entry == nullptr) fail("no room in the ring", 0);
     const auto bytes = static_cast<unsigned>(job.direct ? job.block : job.size_at(at));
     if (kind == Ring::fixed)
@@ -306,8 +308,16 @@ const std::map<std::string, std::function<void(const Job&)>>& ways() {
       {"readv", by_readv},
       {"preadv", by_preadv},
       {"nowait", by_nowait},
-      {"readahead", [](const Job& job) { by_advice(job, true); by_pread(job); }},
-      {"willneed", [](const Job& job) { by_advice(job, false); by_pread(job); }},
+      {"readahead",
+       [](const Job& job) {
+         by_advice(job, true);
+         by_pread(job);
+       }},
+      {"willneed",
+       [](const Job& job) {
+         by_advice(job, false);
+         by_pread(job);
+       }},
       {"advice-only", [](const Job& job) { by_advice(job, true); }},
       {"dropping", by_pread_dropping},
       {"aio", by_aio},

@@ -33,11 +33,15 @@ def stack(name, modules):
 
 
 class Made:
-    """A device, who has byte `at` of it ([via below the device]; None: any member may), and how it is taken apart again."""
+    """A device, who has byte `at` of it ([via below the device]; None: any member may), how it is taken apart again, and how
+    what lies below it is made cold. `name`: as `via` says it; "" where it does not appear (a partition)."""
 
-    def __init__(self, device, member, undo):
-        self.device, self.member, self.undo = device, member, undo
-        self.name = os.path.basename(device)
+    def __init__(self, device, member, undo, name=None, forget_below=lambda: None):
+        self.device, self.member, self.undo, self.forget_below = device, member, undo, forget_below
+        self.name = os.path.basename(device) if name is None else name
+
+    def via(self, at):
+        return " > ".join([name for name in [self.name] if name] + self.member(at))
 
 
 def mapper(name, table):
@@ -105,6 +109,88 @@ def crypt(drives):
     return Made(device, lambda at: [drives[2]], undo)
 
 
+@stack("partition", [])
+def partition(drives):
+    drive = f"/dev/{drives[3]}"
+    subprocess.run(["sfdisk", "-q", drive], input="3MiB,64MiB\n,600MiB\n", text=True, check=True)
+    sh("partx", "-u", drive)
+    return Made(f"{drive}p2", lambda at: [drives[3]], lambda: sh("sfdisk", "-q", "--delete", drive), name="")
+
+
+@stack("split", [])
+def split(drives):
+    """A drive that takes 64 KiB a request at most: one bio becomes many."""
+    limit = f"/sys/block/{drives[3]}/queue/max_sectors_kb"
+    with open(limit) as f:
+        before = f.read()
+
+    def set_limit(value):
+        with open(limit, "w") as f:
+            f.write(value)
+    set_limit("64")
+    return Made(f"/dev/{drives[3]}", lambda at: [], lambda: set_limit(before))
+
+
+def on_file(below, folder, offset=0, limit=0):
+    """A loop device on a file on ext4 on the device of `below`."""
+    os.makedirs(folder, exist_ok=True)
+    Ground.make("ext4", below.device)
+    Ground.mount("ext4", below.device, folder)
+    image = f"{folder}/image"
+    with open(image, "wb") as f:
+        os.posix_fallocate(f.fileno(), 0, 400 * MIB)
+    device = sh("losetup", "-f").strip()
+    sh("losetup", "-o", str(offset), *(["--sizelimit", str(limit)] if limit else []), device, image)
+
+    def undo():
+        sh("losetup", "-d", device)
+        sh("umount", folder)
+        below.undo()
+
+    def forget_below():
+        forget(image)
+        below.forget_below()
+    return Made(device, lambda at: below.via(0).split(" > "), undo, forget_below=forget_below)
+
+
+def whole_drive(drive):
+    return Made(f"/dev/{drive}", lambda at: [], lambda: None)
+
+
+@stack("loop-offset", ["loop"])
+def loop_offset(drives):
+    return on_file(whole_drive(drives[1]), "/mnt/below", offset=5 * MIB + 4096, limit=384 * MIB)
+
+
+@stack("loop-on-loop", ["loop"])
+def loop_on_loop(drives):
+    lower = on_file(whole_drive(drives[1]), "/mnt/below")
+    # A smaller image fits on the lower loop.
+    os.makedirs("/mnt/middle", exist_ok=True)
+    Ground.make("ext4", lower.device)
+    Ground.mount("ext4", lower.device, "/mnt/middle")
+    image = "/mnt/middle/image"
+    with open(image, "wb") as f:
+        os.posix_fallocate(f.fileno(), 0, 320 * MIB)
+    device = sh("losetup", "-f").strip()
+    sh("losetup", device, image)
+
+    def undo():
+        sh("losetup", "-d", device)
+        sh("umount", "/mnt/middle")
+        lower.undo()
+
+    def forget_below():
+        forget(image)
+        lower.forget_below()
+    return Made(device, lambda at: lower.via(0).split(" > "), undo, forget_below=forget_below)
+
+
+@stack("loop-on-crypt", ["loop", "dm-mod", "dm-crypt", "xts"])
+def loop_on_crypt(drives):
+    return on_file(crypt(drives), "/mnt/below")
+
+
 def expected(made, file, ranges):
     """{via: bytes} of byte ranges of a file, from its extents and the geometry."""
     found = collections.Counter()
@@ -115,7 +201,7 @@ def expected(made, file, ranges):
             while at < stop:
                 device_at = on + at - pos
                 step = min(stop - at, CHUNK - device_at % CHUNK)
-                found[" > ".join([made.name, *made.member(device_at)])] += step
+                found[made.via(device_at)] += step
                 at += step
     return dict(found)
 
@@ -131,13 +217,18 @@ def compare(made, found, ranges, file, what, warm=0):
 
 
 def check(g, made, file):
-    forget(file)
+    def cold():
+        forget(file)
+        made.forget_below()
+
+    cold()
     result = g.run("dd", f"if={file}", "of=/dev/null", "bs=1M", "status=none")
     compare(made, layers(of_file(result, file)), [(0, SIZE)], file, "cold")
     whole(result)
 
-    forget(file)
+    cold()
     read_through(file, 3 * MIB, 5 * MIB)
+    made.forget_below()
     result = g.run("dd", f"if={file}", "of=/dev/null", "bs=256K", "status=none")
     compare(made, layers(of_file(result, file)), [(0, 3 * MIB), (5 * MIB, SIZE)], file, "partly warm", warm=2 * MIB)
     whole(result)
@@ -146,6 +237,7 @@ def check(g, made, file):
     same(layers(of_file(result, file)), {"page-cache": SIZE}, "warm: layers")
     whole(result)
 
+    made.forget_below()
     result = g.run("dd", f"if={file}", "of=/dev/null", "bs=1M", "iflag=direct", "status=none")
     compare(made, layers(of_file(result, file)), [(0, SIZE)], file, "direct")
     whole(result)

@@ -222,6 +222,45 @@ class Session:
         return cells
 
 
+class InMemory:
+    """tmpfs and ramfs: the page cache has everything, but for holes and what is in swap."""
+    WAYS = {way: BUFFERED[way] for way in ("read", "pread", "preadv", "aio", "uring", "uring-workers", "sendfile", "splice")}
+
+    def __init__(self, ground, reader):
+        self.g, self.reader = ground, reader
+
+    def reads(self, kind, demanded, prepare):
+        folder = f"/mnt/{kind}"
+        os.makedirs(folder, exist_ok=True)
+        sh("mount", "-t", kind, "none", folder)
+        try:
+            for way in self.WAYS:
+                with open(f"{folder}/{way}", "wb") as f:
+                    f.write(os.urandom(SIZE))
+            prepare(folder)
+            result = self.g.run("sh", "-c", " && ".join(f"{self.reader} {way} {folder}/{way}" for way in self.WAYS))
+            cells = Cells(self.WAYS)
+            for way in self.WAYS:
+                cells.check(way, lambda way=way: same(layers(of_file(result, f"{folder}/{way}")), demanded, "layers"))
+            whole(result)
+            return cells
+        finally:
+            sh("umount", folder)
+
+    def tmpfs(self):
+        return self.reads("tmpfs", {"page-cache": SIZE}, lambda folder: None)
+
+    def ramfs(self):
+        return self.reads("ramfs", {"page-cache": SIZE}, lambda folder: None)
+
+    def sparse(self):
+        """A hole has no page: nobody can tell which bytes were one."""
+        def grow(folder):
+            for way in self.WAYS:
+                os.truncate(f"{folder}/{way}", SIZE + 64 * 1024)
+        return self.reads("tmpfs", {"unknown": SIZE + 64 * 1024}, grow)
+
+
 class WholeDevice:
     """The block device itself, opened as a file."""
 
@@ -247,7 +286,10 @@ def sessions(ground, reader, places):
             yield f"{place.name} {name}", getattr(session, name)
 
 
-def device_sessions(ground, reader):
+def other_sessions(ground, reader):
+    memory = InMemory(ground, reader)
+    for name in ("tmpfs", "ramfs", "sparse"):
+        yield f"memory {name}", getattr(memory, name)
     device = WholeDevice(ground, reader)
     for way in ("pread", "aio", "uring"):
         for direct in (False, True):
@@ -277,7 +319,7 @@ def main():
         places = [Place("drive", g.plain, g.drive), Place("loop", g.inner, f"{g.loop} > {g.host_drive}", g.image)]
         every = list(sessions(g, options.reader, [p for p in places if p.name in on]))
         if "device" in on:
-            every += device_sessions(g, options.reader)
+            every += other_sessions(g, options.reader)
         for name, function in every:
             if only and name.split()[1] not in only:
                 continue

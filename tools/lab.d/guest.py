@@ -31,6 +31,8 @@ PORTS = ("lab.stdout", "lab.stderr", "lab.control", "lab.drive")
 
 APPEND = (
     "console=ttyS0 quiet "
+    # Attaching and detaching waits for every processor, many times a session: let it not wait for the timer too.
+    "rcupdate.rcu_expedited=1 "
     # A crash ends the guest at once (QEMU is told not to reboot), and an oops is a crash: what follows one is no result.
     "panic=-1 oops=panic "
     # Emulated CPUs share one clock that never stops, and have no side channels worth the detours.

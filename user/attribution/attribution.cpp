@@ -171,7 +171,10 @@ void Attribution::State::got(const sb_read& read, Listing& listing, std::uint64_
       slices.push_back({from, to, resolver.causes.server(read.file.dev)});
       resolver.ledger.process.from_servers += to - from;
     } else if (!paged && (read.flags & SB_READ_NO_PAGES) != 0) {
-      slices.push_back({from, to, resolver.causes.ended(End::unknown, Why::no_page_cache)});
+      const bool there = (read.flags & SB_READ_IN_MEMORY) != 0;
+      slices.push_back(
+          {from, to,
+           there ? resolver.causes.ended(End::page_cache) : resolver.causes.ended(End::unknown, Why::no_page_cache)});
     } else if (!paged && (is_direct || call != direct.end())) {
       resolver.place(resolver.file(resolver.file_index(FileKey(read.file))), from, to, Why::direct_unseen, slices);
     } else {

@@ -43,8 +43,8 @@ class Attribution {
   /// Unknown kinds are ignored; a record shorter than its kind asks is counted as losses["malformed"].
   void feed(std::span<const std::byte> record);
 
-  /// Before a record is fed: the file, if any, of which it returns bytes that nothing was seen to fill. Whoever can look
-  /// at the file feeds its sb_layout records first; once looked at, it is not asked for again.
+  /// Before a record is fed: the file, if any, of which it returns bytes that nothing was seen to fill. Whoever can
+  /// look at the file feeds its sb_layout records first; once looked at, it is not asked for again.
   [[nodiscard]] std::optional<UnplacedFile> unplaced(std::span<const std::byte> record) const;
 
   /// Ends the session. `session` brings the counters, losses and hooks as they stood at its end. Call once.

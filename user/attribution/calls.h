@@ -40,8 +40,9 @@ inline const char* method_name(std::uint16_t method) {
 
 /// Counting by name costs a string for each call.
 inline constexpr std::array<std::uint16_t, 11> kMethods{
-    SB_METHOD_READ,     SB_METHOD_PREAD,    SB_METHOD_READV,  SB_METHOD_PREADV,          SB_METHOD_PREADV2, SB_METHOD_AIO,
-    SB_METHOD_IO_URING, SB_METHOD_SENDFILE, SB_METHOD_SPLICE, SB_METHOD_COPY_FILE_RANGE, SB_METHOD_UNKNOWN};
+    SB_METHOD_READ,   SB_METHOD_PREAD,    SB_METHOD_READV,    SB_METHOD_PREADV, SB_METHOD_PREADV2,
+    SB_METHOD_AIO,    SB_METHOD_IO_URING, SB_METHOD_SENDFILE, SB_METHOD_SPLICE, SB_METHOD_COPY_FILE_RANGE,
+    SB_METHOD_UNKNOWN};
 inline std::size_t method_index(std::uint16_t method) {
   return method >= SB_METHOD_READ && method <= SB_METHOD_COPY_FILE_RANGE ? method - SB_METHOD_READ
                                                                          : kMethods.size() - 1;

@@ -14,7 +14,7 @@ const char* why_text(Why why) {
     case Why::not_paged:
       return "the read was not seen in the page cache";
     case Why::no_page_cache:
-      return "the file system has no page cache that could be watched";
+      return "a file in memory: what was read may be a hole of it, or have been in swap";
     case Why::fill_unseen:
       return "filled by I/O that was not seen";
     case Why::fill_failed:

@@ -33,7 +33,7 @@ enum class Why : std::uint8_t {
   fill_hook_off,
   bio_hook_off,
   not_paged,       ///< the read never reached the page cache that is watched
-  no_page_cache,   ///< a file system without one
+  no_page_cache,   ///< a file in memory (tmpfs) that may have holes, or was in swap
   fill_unseen,     ///< pages were announced as not up to date; no I/O for them was seen
   fill_failed,     ///< the I/O for them failed, and yet they were returned
   direct_unseen,   ///< direct I/O, no bio seen

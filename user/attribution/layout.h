@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a file has no bytes on a device: holes, what was allocated and never written, what lies in the inode. Evidence for
-// bytes that were returned though nothing was read for them.
+// Where a file has no bytes on a device: holes, what was allocated and never written, what lies in the inode. Evidence
+// for bytes that were returned though nothing was read for them.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,8 @@ class Layout {
   void add(std::uint64_t begin, std::uint64_t end, End what) {
     if (begin < end) ranges_[begin] = {end, what};
   }
-  /// Runs each(begin, end, what) on all parts of [begin, end), in order; `what` is absent where bytes must be on a device.
+  /// Runs each(begin, end, what) on all parts of [begin, end), in order; `what` is absent where bytes must be on a
+  /// device.
   template <class Each>
   void split(std::uint64_t begin, std::uint64_t end, Each&& each) const {
     std::uint64_t at = begin;

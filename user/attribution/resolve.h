@@ -38,8 +38,8 @@ struct FileKeyHash {
 struct File {
   FileKey key;
   Fills fills;
-  std::vector<Sum> mapped;   ///< filled by the target outside any read call
-  std::uint64_t wasted = 0;  ///< filled for the target's read calls, never returned
+  std::vector<Sum> mapped;       ///< filled by the target outside any read call
+  std::uint64_t wasted = 0;      ///< filled for the target's read calls, never returned
   std::optional<Layout> layout;  ///< once it was looked at
 };
 
@@ -71,7 +71,8 @@ class Resolver {
                std::vector<Slice>& out);
   /// Takes [begin, end) of a call's own direct I/O; slices go to `out`, only of what was read.
   void consume_direct(Fills& direct, std::uint64_t begin, std::uint64_t end, int depth, std::vector<Slice>& out);
-  /// Bytes [begin, end) of a file for which no I/O was seen: the layout may say why there was none, else they are unknown.
+  /// Bytes [begin, end) of a file for which no I/O was seen: the layout may say why there was none, else they are
+  /// unknown.
   void place(const File& file, std::uint64_t begin, std::uint64_t end, Why why, std::vector<Slice>& out);
   /// Who had [begin, end) of a device, for a request of it that has completed; slices of the device go to `out`, all of
   /// the range. `serving`: what is known about the request, or null. `issue_ns`: when it was issued, 0 where that is

@@ -8,7 +8,8 @@
 namespace servedby {
 
 std::optional<UnplacedFile> Attribution::State::unplaced(const sb_read& read) {
-  if (read.returned <= 0 || is_served(read.file.dev) || read.pos > UINT64_MAX - static_cast<std::uint64_t>(read.returned))
+  if (read.returned <= 0 || is_served(read.file.dev) ||
+      read.pos > UINT64_MAX - static_cast<std::uint64_t>(read.returned))
     return std::nullopt;
   const std::uint64_t end = read.pos + static_cast<std::uint64_t>(read.returned);
   const File& file = resolver.file(resolver.file_index(FileKey(read.file)));

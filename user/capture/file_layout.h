@@ -8,8 +8,8 @@
 
 namespace servedby {
 
-/// LOOKED, and each range without bytes on a device; only LOOKED where the file could not be found again or its file system
-/// does not tell: then what was open stays unknown.
+/// LOOKED, and each range without bytes on a device; only LOOKED where the file could not be found again or its file
+/// system does not tell: then what was open stays unknown.
 [[nodiscard]] std::vector<sb_layout> look_at(const UnplacedFile& file);
 
 }  // namespace servedby

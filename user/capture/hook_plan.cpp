@@ -146,6 +146,24 @@ std::vector<Hook> every_hook() {
        true,
        {kprobe("kprobe filemap_splice_read", {"kprobe_splice_lookup"}, "filemap_splice_read"),
         fentry("fentry filemap_splice_read", {"fentry_splice_lookup"}, "filemap_splice_read")}},
+      {"memory-lookup",
+       "files that are in memory (tmpfs), and what comes back from swap",
+       in_process,
+       true,
+       "",
+       false,
+       {kprobe("kprobe shmem_file_read_iter, shmem_swapin_folio", {"kprobe_memory_lookup", "kprobe_memory_swapped"},
+               "shmem_swapin_folio"),
+        fentry("fentry shmem_file_read_iter, kprobe shmem_swapin_folio",
+               {"fentry_memory_lookup", "kprobe_memory_swapped"}, "shmem_swapin_folio")}},
+      {"memory-splice",
+       "the same for a splice, where that is a function of its own",
+       in_process,
+       true,
+       "",
+       true,
+       {kprobe("kprobe shmem_file_splice_read", {"kprobe_memory_splice"}, "shmem_file_splice_read"),
+        fentry("fentry shmem_file_splice_read", {"fentry_memory_splice"}, "shmem_file_splice_read")}},
       {"fill-readahead",
        "runs of pages about to be filled",
        in_process,
@@ -242,8 +260,8 @@ std::vector<Hook> hook_plan(Tier tier, bool preempted) {
   std::vector<Hook> hooks = every_hook();
   if (tier == Tier::automatic && preempted) return hooks;
   const std::string wanted = tier == Tier::kprobe ? "kprobe" : "fentry";
-  // Where nothing is skipped one sight is enough: of a return, since the other costs every read, and of a loop request's
-  // completion.
+  // Where nothing is skipped one sight is enough: of a return, since the other costs every read, and of a loop
+  // request's completion.
   if (wanted == "fentry") std::erase_if(hooks, [](const Hook& hook) { return hook.name == "loop-done"; });
   for (const char* family : {"read", "aio", "splice"}) {
     const std::string kept = family + std::string(wanted == "kprobe" ? "-return" : "-end");
@@ -255,8 +273,9 @@ std::vector<Hook> hook_plan(Tier tier, bool preempted) {
     hooks.erase(spare);
   }
   for (Hook& hook : hooks) {
-    const auto other =
-        std::stable_partition(hook.ways.begin(), hook.ways.end(), [&](const Way& way) { return way.tier == wanted || way.tier == "tracepoint"; });
+    const auto other = std::stable_partition(hook.ways.begin(), hook.ways.end(), [&](const Way& way) {
+      return way.tier == wanted || way.tier == "tracepoint";
+    });
     if (tier != Tier::automatic && other != hook.ways.begin()) hook.ways.erase(other, hook.ways.end());
     hook.why = tier == Tier::automatic
                    ? "this kernel does not preempt programs, so none is skipped; this way costs least"

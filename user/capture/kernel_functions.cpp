@@ -5,27 +5,35 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdint>
+#include <cstring>
 
 namespace servedby {
 
 KernelFunctions::KernelFunctions() {
   const int fd = open("/sys/kernel/btf/vmlinux", O_RDONLY | O_CLOEXEC);
   if (fd < 0) return;
-  std::array<char, 65536> part{};
-  for (;;) {
-    const ssize_t got = read(fd, part.data(), part.size());
-    if (got <= 0) {
-      if (got < 0) btf_.clear();
-      break;
+  // struct btf_header: the names stand in one section; the types before it are not needed here.
+  std::array<std::uint32_t, 6> header{};
+  constexpr std::size_t length = 1, strings_at = 4, strings_length = 5;
+  if (pread(fd, header.data(), sizeof(header), 0) == sizeof(header)) {
+    names_.resize(header[strings_length]);
+    const std::uint64_t begin = std::uint64_t{header[length]} + header[strings_at];
+    for (std::size_t at = 0; at < names_.size();) {
+      const ssize_t got = pread(fd, names_.data() + at, names_.size() - at, static_cast<off_t>(begin + at));
+      if (got <= 0) {
+        names_.clear();
+        break;
+      }
+      at += static_cast<std::size_t>(got);
     }
-    btf_.append(part.data(), static_cast<std::size_t>(got));
   }
   close(fd);
 }
 
 bool KernelFunctions::may_have(const std::string& function) const {
-  // Names stand in one section, each between two NULs.
-  return btf_.empty() || btf_.find(std::string(1, '\0') + function + '\0') != std::string::npos;
+  const std::string wanted = std::string(1, '\0') + function + '\0';
+  return names_.empty() || memmem(names_.data(), names_.size(), wanted.data(), wanted.size()) != nullptr;
 }
 
 }  // namespace servedby

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
 namespace servedby {
 
@@ -10,14 +11,14 @@ class KernelFunctions {
  public:
   /// Of the running kernel, from the names in its BTF.
   KernelFunctions();
-  /// Of these bytes of BTF.
-  explicit KernelFunctions(std::string btf) : btf_(std::move(btf)) {}
+  /// Of these names, each between two NULs.
+  explicit KernelFunctions(std::string names) : names_(std::move(names)) {}
 
   /// False only where the kernel certainly has no such function: its BTF has no such name.
   [[nodiscard]] bool may_have(const std::string& function) const;
 
  private:
-  std::string btf_;  ///< empty: could not be read
+  std::string names_;  ///< empty: could not be read
 };
 
 }  // namespace servedby

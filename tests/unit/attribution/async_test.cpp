@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads that end elsewhere, later, or in another order than they began: aio and io_uring; and what was filled on advice.
+// Reads that end elsewhere, later, or in another order than they began: aio and io_uring; and what was filled on
+// advice.
 #include "scene.h"
 
 namespace servedby::test {
@@ -106,7 +107,8 @@ TEST_F(Async, StepsOfASpliceAreReads) {
   const struct {
     std::uint16_t method;
     const char* name;
-  } steps[] = {{SB_METHOD_SENDFILE, "sendfile"}, {SB_METHOD_SPLICE, "splice"}, {SB_METHOD_COPY_FILE_RANGE, "copy_file_range"}};
+  } steps[] = {
+      {SB_METHOD_SENDFILE, "sendfile"}, {SB_METHOD_SPLICE, "splice"}, {SB_METHOD_COPY_FILE_RANGE, "copy_file_range"}};
   std::uint32_t number = 0;
   for (const auto& step : steps) {
     ++number;

@@ -38,9 +38,8 @@ TEST_F(Layouts, WhatWasAnnouncedAndNeverReadIsWhatTheFileHasThere) {
   scene.read(model, 0, 4 * M, target(100, 1));
   const AttributionResult result = scene.result();
   expect_whole(result);
-  EXPECT_THAT(bytes_of(result.served_by),
-              ElementsAre(Pair(kHole, M), Pair(kInline, 4 * K), Pair(kDrive, M),
-                          Pair(kUnknown, 512 * K + M - 4 * K), Pair(kUnwritten, 512 * K)));
+  EXPECT_THAT(bytes_of(result.served_by), ElementsAre(Pair(kHole, M), Pair(kInline, 4 * K), Pair(kDrive, M),
+                                                      Pair(kUnknown, 512 * K + M - 4 * K), Pair(kUnwritten, 512 * K)));
 }
 
 TEST_F(Layouts, ADriveThatWasReadHadTheBytesWhateverTheLayoutSays) {

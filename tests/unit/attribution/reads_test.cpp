@@ -280,6 +280,20 @@ TEST_F(Reads, DirectReadThatFellBackToThePageCache) {
   EXPECT_THAT(bytes_of(result.served_by), ElementsAre(Pair(kDrive, 2 * M), Pair(kCache, M)));
 }
 
+TEST_F(Reads, AFileInMemoryIsThePageCacheOnlyWhereAllOfItIsThere) {
+  for (std::uint32_t i = 1; i <= 3; ++i) {
+    sb_read read = scene.read_record(model, 0, M, target(100, i));
+    read.flags = SB_READ_NO_PAGES;
+    if (i != 2) read.flags |= SB_READ_IN_MEMORY;
+    if (i == 3) read.flags |= SB_READ_DIRECT;
+    scene.put(read, SB_READ, 100);
+  }
+  const AttributionResult result = scene.result();
+  expect_sound(result);
+  EXPECT_THAT(bytes_of(result.served_by), ElementsAre(Pair(kCache, 2 * M), Pair(kUnknown, M)));
+  EXPECT_EQ(row_of(result, kUnknown)->why, "a file in memory: what was read may be a hole of it, or have been in swap");
+}
+
 TEST_F(Reads, FaultsOfAMappingThenAReadOfTheSamePages) {
   scene.name(model, {"model"});
   scene.cold(model, 0, 256 * K, target(100, 0));
@@ -408,7 +422,8 @@ TEST_F(Reads, ReadThatNeverReachedThePageCacheIsUnknown) {
   EXPECT_THAT(bytes_of(result.served_by), ElementsAre(Pair(kUnknown, 2 * M)));
   EXPECT_EQ(result.served_by[0].reads, 2U);
   EXPECT_EQ(result.served_by[0].why,
-            "the file system has no page cache that could be watched; the read was not seen in the page cache");
+            "a file in memory: what was read may be a hole of it, or have been in swap; the read was not seen in the "
+            "page cache");
 }
 
 TEST_F(Reads, BelowAnOverlayTheListingIsTheOpenedFile) {

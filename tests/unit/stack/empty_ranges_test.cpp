@@ -47,7 +47,8 @@ TEST_F(EmptyRanges, HolesAndTheEndOfTheFile) {
   const auto found = empty_ranges(path, id());
   if (!found && found.error() == EOPNOTSUPP) GTEST_SKIP() << "no FIEMAP on /var/tmp's file system";
   ASSERT_TRUE(found);
-  EXPECT_THAT(*found, ElementsAre(EmptyRange{M, 2 * M, SB_EXTENT_HOLE}, EmptyRange{3 * M, 5 * M - 100, SB_EXTENT_HOLE}));
+  EXPECT_THAT(*found,
+              ElementsAre(EmptyRange{M, 2 * M, SB_EXTENT_HOLE}, EmptyRange{3 * M, 5 * M - 100, SB_EXTENT_HOLE}));
 }
 
 TEST_F(EmptyRanges, AllocatedAndNeverWritten) {
