@@ -134,7 +134,7 @@ def stat_read_bytes(name):
 class Ground:
     """One file system kind: a model on it on drive 0, and a model on it in a loop device on ext4 on drive 1."""
 
-    def __init__(self, kind, servedby, megabytes=48):
+    def __init__(self, kind, servedby, megabytes=24):
         self.kind, self.servedby = kind, servedby
         self.keep_in = None  # a folder and the beginning of names: see kept()
         self.kept_here = 0

@@ -260,17 +260,15 @@ def children(g):
 
 @scenario(12, "a tiny ring under attach: incomplete, losses counted, exit 5")
 def tiny_ring(g):
-    reader, _ = start_reader(g, 0.0)
-    reader.kill()
-    reader.wait()
-    forget(g.model)
-    busy = subprocess.Popen(["sh", "-c", f"while :; do {g.servedby} probe aimdo --no-checksum --mark-cold {g.model}; done"],
-                            stdout=subprocess.DEVNULL, start_new_session=True)
+    # Small reads of what is resident: more of them than the ring has room for between two looks.
+    read_through(g.model)
+    busy = subprocess.Popen(["sh", "-c", f"for i in 1 2 3; do (while :; do dd if={g.model} of=/dev/null bs=256 status=none; done) & "
+                             f"done; wait"], stdout=subprocess.DEVNULL, start_new_session=True)
     try:
         time.sleep(1)
         result = attach(g, busy.pid, "--ring", "4096", "--duration", "4s", exit_code=5)
     finally:
-        os.killpg(busy.pid, signal.SIGKILL)  # the shell and the probe it is running
+        os.killpg(busy.pid, signal.SIGKILL)  # the shell and what it is running
         busy.wait()
         while subprocess.run(["pgrep", "-g", str(busy.pid)], stdout=subprocess.DEVNULL).returncode == 0:
             time.sleep(0.05)

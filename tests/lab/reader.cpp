@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// reader WAY FILE [--direct] [--block BYTES] [--from BYTES] [--to BYTES]: reads a range of a file once, in order, in
-// one of the ways that a program can. Fails on any short read, so that the scenario knows what was returned.
+// reader WAY FILE [--direct] [--block BYTES] [--from BYTES] [--to BYTES] [--depth N]: reads a range of a file once, in
+// order, in one of the ways that a program can. Fails on any short read, so that the scenario knows what was returned.
 #include <fcntl.h>
 #include <liburing.h>
 #include <linux/aio_abi.h>
@@ -25,8 +25,6 @@
 
 namespace {
 
-constexpr unsigned depth = 8;
-
 [[noreturn]] void fail(const std::string& what, int error = errno) {
   std::fprintf(stderr, "reader: %s: %s\n", what.c_str(), std::strerror(error));
   std::exit(1);
@@ -37,6 +35,7 @@ struct Job {
   bool direct = false;
   std::size_t block = 128 << 10;
   std::size_t from = 0, to = 0;
+  unsigned depth = 8;  ///< in flight: aio and io_uring
   int fd = -1;
 
   [[nodiscard]] std::size_t size_at(std::size_t at) const { return std::min(block, to - at); }
@@ -131,7 +130,8 @@ void by_pread_dropping(const Job& job) {
   });
 }
 
-void by_aio(const Job& job) {
+void by_aio(const Job& job, bool abandon) {
+  const unsigned depth = job.depth;
   aio_context_t context = 0;
   if (syscall(SYS_io_setup, depth, &context) != 0) fail("io_setup");
   std::vector<iocb> blocks(depth);
@@ -154,6 +154,7 @@ void by_aio(const Job& job) {
     ++outstanding;
   };
   for (unsigned slot = 0; slot < depth && at < job.to; ++slot) submit(slot);
+  if (abandon) _exit(0);
   while (outstanding != 0) {
     io_event event{};
     if (syscall(SYS_io_getevents, context, 1, 1, &event, nullptr) != 1) fail("io_getevents");
@@ -171,6 +172,7 @@ void by_aio(const Job& job) {
 enum class Ring { plain, fixed, polled, workers };
 
 void by_ring(const Job& job, Ring kind) {
+  const unsigned depth = job.depth;
   io_uring ring{};
   io_uring_params params{};
   if (kind == Ring::polled) {
@@ -320,7 +322,8 @@ const std::map<std::string, std::function<void(const Job&)>>& ways() {
        }},
       {"advice-only", [](const Job& job) { by_advice(job, true); }},
       {"dropping", by_pread_dropping},
-      {"aio", by_aio},
+      {"aio", [](const Job& job) { by_aio(job, false); }},
+      {"aio-abandon", [](const Job& job) { by_aio(job, true); }},
       {"uring", [](const Job& job) { by_ring(job, Ring::plain); }},
       {"uring-fixed", [](const Job& job) { by_ring(job, Ring::fixed); }},
       {"uring-polled", [](const Job& job) { by_ring(job, Ring::polled); }},
@@ -343,7 +346,8 @@ const std::map<std::string, std::function<void(const Job&)>>& ways() {
 
 int main(int argc, char** argv) {
   if (argc < 3 || !ways().contains(argv[1])) {
-    std::fputs("usage: reader WAY FILE [--direct] [--block BYTES] [--from BYTES] [--to BYTES]; ways:", stderr);
+    std::fputs("usage: reader WAY FILE [--direct] [--block BYTES] [--from BYTES] [--to BYTES] [--depth N]; ways:",
+               stderr);
     for (const auto& [name, way] : ways()) std::fprintf(stderr, " %s", name.c_str());
     std::fputs("\n", stderr);
     return 2;
@@ -361,6 +365,7 @@ int main(int argc, char** argv) {
     if (option == "--block") job.block = value;
     if (option == "--from") job.from = value;
     if (option == "--to") job.to = value;
+    if (option == "--depth") job.depth = static_cast<unsigned>(value);
   }
   job.fd = open(argv[2], O_RDONLY | (job.direct ? O_DIRECT : 0));
   if (job.fd < 0) fail(argv[2]);

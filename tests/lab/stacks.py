@@ -20,7 +20,8 @@ from ground import (Ground, Incomplete, Wrong, drive_name, extents, forget, laye
                     same, settle, sh, whole)
 
 MIB = 1 << 20
-SIZE = 12 * MIB
+SIZE = 9 * MIB
+WARM = (3 * MIB, 5 * MIB)
 CHUNK = 64 * 1024
 STACKS = {}
 
@@ -88,6 +89,47 @@ def raid0(drives):
 def raid1(drives):
     device, undo = array(1, drives[:2])
     return Made(device, lambda at: None, undo)
+
+
+@stack("raid5", ["md-mod", "raid456"])
+def raid5(drives):
+    members = drives[:3]
+    device, undo = array(5, members, "--chunk=64", "--layout=left-symmetric")
+
+    def member(at):
+        """Left-symmetric: the parity goes down a member each stripe, the data begins behind it."""
+        chunk = at // CHUNK
+        data = len(members) - 1
+        parity = data - chunk // data % len(members)
+        return [members[(parity + 1 + chunk % data) % len(members)]]
+    return Made(device, member, undo)
+
+
+@stack("thin", ["dm-mod", "dm-thin-pool"])
+def thin(drives):
+    sh("dd", "if=/dev/zero", f"of=/dev/{drives[0]}", "bs=1M", "count=16", "oflag=direct", "status=none")
+    meta, undo_meta = mapper("meta", f"0 {16 * MIB // 512} linear /dev/{drives[0]} 0\n")
+    pool, undo_pool = mapper("pool", f"0 {1024 * MIB // 512} thin-pool {meta} /dev/{drives[1]} 128 0\n")
+    sh("dmsetup", "message", "pool", "0", "create_thin 0")
+    device, undo_thin = mapper("thin", f"0 {512 * MIB // 512} thin {pool} 0\n")
+
+    def undo():
+        undo_thin()
+        undo_pool()
+        undo_meta()
+    return Made(device, lambda at: [os.path.basename(pool), drives[1]], undo)
+
+
+@stack("snapshot", ["dm-mod", "dm-snapshot"])
+def snapshot(drives):
+    """All that was written to a snapshot is in its copy-on-write store."""
+    origin, undo_origin = mapper("origin", f"0 {512 * MIB // 512} linear /dev/{drives[0]} 0\n")
+    device, undo_snapshot = mapper("snapshot", f"0 {512 * MIB // 512} snapshot {origin} /dev/{drives[2]} N 128\n")
+
+    def undo():
+        undo_snapshot()
+        undo_origin()
+    return Made(device, lambda at: [drives[2]], undo)
 
 
 @stack("linear-on-stripe", ["dm-mod"])
@@ -216,35 +258,30 @@ def compare(made, found, ranges, file, what, warm=0):
         same(found, expected(made, file, ranges), f"{what}: layers")
 
 
-def check(g, made, file):
-    def cold():
-        forget(file)
-        made.forget_below()
+PARTS = ("cold", "part", "warm", "direct")  # a file each; all of them are read in one session
 
-    cold()
-    result = g.run("dd", f"if={file}", "of=/dev/null", "bs=1M", "status=none")
-    compare(made, layers(of_file(result, file)), [(0, SIZE)], file, "cold")
-    whole(result)
 
-    cold()
-    read_through(file, 3 * MIB, 5 * MIB)
+def check(g, made):
+    """Cold, partly warm, warm, and past the page cache."""
+    file = {part: f"{g.folder}/{part}" for part in PARTS}
+    for path in file.values():
+        forget(path)
     made.forget_below()
-    result = g.run("dd", f"if={file}", "of=/dev/null", "bs=256K", "status=none")
-    compare(made, layers(of_file(result, file)), [(0, 3 * MIB), (5 * MIB, SIZE)], file, "partly warm", warm=2 * MIB)
-    whole(result)
-
-    result = g.run("dd", f"if={file}", "of=/dev/null", "bs=1M", "status=none")
-    same(layers(of_file(result, file)), {"page-cache": SIZE}, "warm: layers")
-    whole(result)
-
+    read_through(file["part"], WARM[0], WARM[1])
+    read_through(file["warm"])
     made.forget_below()
-    result = g.run("dd", f"if={file}", "of=/dev/null", "bs=1M", "iflag=direct", "status=none")
-    compare(made, layers(of_file(result, file)), [(0, SIZE)], file, "direct")
+    steps = [f"dd if={file[part]} of=/dev/null bs=1M status=none" for part in PARTS]
+    result = g.run("sh", "-c", " && ".join(steps) + " iflag=direct")
+    compare(made, layers(of_file(result, file["cold"])), [(0, SIZE)], file["cold"], "cold")
+    compare(made, layers(of_file(result, file["part"])), [(0, WARM[0]), (WARM[1], SIZE)], file["part"], "partly warm",
+            warm=WARM[1] - WARM[0])
+    same(layers(of_file(result, file["warm"])), {"page-cache": SIZE}, "warm: layers")
+    compare(made, layers(of_file(result, file["direct"])), [(0, SIZE)], file["direct"], "direct")
     whole(result)
 
 
 class Stacked(Ground):
-    """A file on one stack."""
+    """Files on one stack."""
 
     def __init__(self, kind, servedby, made, out):
         self.kind, self.servedby = kind, servedby
@@ -253,12 +290,11 @@ class Stacked(Ground):
         os.makedirs(self.folder, exist_ok=True)
         self.make(kind, made.device)
         self.mount(kind, made.device, self.folder)
-        self.file = f"{self.folder}/data"
-        with open(self.file, "wb") as f:
-            for _ in range(SIZE // MIB):
-                f.write(os.urandom(MIB))
+        for part in PARTS:
+            with open(f"{self.folder}/{part}", "wb") as f:
+                f.write(os.urandom(SIZE))
         os.sync()
-        sh("dd", f"if={self.file}", "of=/dev/null", "bs=1M", "status=none")
+        sh("dd", f"if={self.folder}/warm", "of=/dev/null", "bs=1M", "status=none")  # the program is resident
 
     def close(self):
         sh("umount", self.folder)
@@ -290,7 +326,7 @@ def main():
                 for attempt in range(3):
                     settle()
                     try:
-                        check(ground, made, ground.file)
+                        check(ground, made)
                         break
                     except Incomplete as said:  # no answer, but no wrong one either
                         print(f"again {os.uname().release} {kind} {name} {said}", flush=True)

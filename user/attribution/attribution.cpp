@@ -310,7 +310,7 @@ void Attribution::State::served(const sb_fill& record, std::uint64_t bytes, File
   if (for_target) fill.owner |= kForTarget;
   if (!by_target) return;
   fill.owner |= kServer;
-  resolver.ledger.process.from_servers += bytes;
+  resolver.ledger.process.from_servers += record.bytes;  // whole pages, as the kernel counts them
   if (record.read != 0 || (record.flags & SB_BY_ADVICE) != 0) return;
   fill.owner |= kMapped;
   add_to(file.mapped, fill.cause, bytes, 0);

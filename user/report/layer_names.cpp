@@ -28,7 +28,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 8> ends{{
 /// The same with an argument: "nfs:server".
 constexpr std::array<std::pair<std::string_view, std::string_view>, 4> servers{{
     {"dax:", "memory mapped by DAX, "},
-    {"fuse:", "the FUSE server "},
+    {"fuse:", "the FUSE daemon, PID "},
     {"nfs:", "the NFS server "},
     {"9p:", "the 9p server "},
 }};

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "stack/devices.h"
+#include "stack/fuse.h"
 
 namespace servedby {
 namespace {
@@ -178,10 +179,15 @@ View look(const Root& root) {
 }
 
 void note_file_systems(View& view) {
+  std::set<DeviceNumber> fuse;
   for (const Mount& mount : view.mounts) {
     FileSystem& system = view.stack.file_systems[mount.dev];
     system.type = mount.type;
     system.server = is_served(mount.type) ? end_of(mount) : std::string();
+    if (mount.type.starts_with("fuse") && mount.type != "fusectl") fuse.insert(mount.dev);
+  }
+  for (const auto& [dev, pid] : fuse_daemons(view.root, fuse)) {
+    view.stack.file_systems[dev].server = fmt::format("fuse:{}", pid);
   }
 }
 

@@ -50,6 +50,8 @@ class SystemCalls {
   [[nodiscard]] virtual std::expected<FileIdentity, int> identity(const std::string& path) const = 0;
   /// The path with every link and dot resolved, as realpath(3).
   [[nodiscard]] virtual std::expected<std::string, int> canonical(const std::string& path) const = 0;
+  /// What a link says, followed by nobody: readlink(2).
+  [[nodiscard]] virtual std::expected<std::string, int> link(const std::string& path) const = 0;
   /// LOOP_GET_STATUS64 on /dev/`name`.
   [[nodiscard]] virtual std::expected<LoopStatus, int> loop_status(const std::string& name) const = 0;
   /// FS_IOC_FIEMAP; never FIEMAP_FLAG_SYNC, which would write.

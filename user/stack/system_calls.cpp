@@ -63,6 +63,14 @@ class ThisMachine final : public SystemCalls {
     return result;
   }
 
+  [[nodiscard]] std::expected<std::string, int> link(const std::string& path) const override {
+    std::string text(4096, '\0');
+    const ssize_t length = ::readlink(path.c_str(), text.data(), text.size());
+    if (length < 0) return std::unexpected(errno);
+    text.resize(static_cast<std::size_t>(length));
+    return text;
+  }
+
   [[nodiscard]] std::expected<LoopStatus, int> loop_status(const std::string& name) const override {
     const File device("/dev/" + name, O_RDONLY | O_NONBLOCK);
     if (!device.open()) return std::unexpected(device.error());

@@ -36,6 +36,9 @@ struct Answers final : SystemCalls {
     if (files.contains(path)) return path;
     return std::unexpected(ENOENT);
   }
+  [[nodiscard]] std::expected<std::string, int> link(const std::string& path) const override {
+    return find(links, path, ENOENT);
+  }
   [[nodiscard]] std::expected<LoopStatus, int> loop_status(const std::string& name) const override {
     return find(loops, name, loop_refusal);
   }

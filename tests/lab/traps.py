@@ -1,0 +1,270 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Traps: what has fooled tools like this one. Each makes a state, works out the answer, and compares, to the byte. Runs in a
+guest as root.
+
+  traps.py SERVEDBY READER [--only same-sectors,killed] [--fs ext4,xfs] [--out DIR]
+Prints a line for each trap; the last line is 'N passed, N failed'."""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.dont_write_bytecode = True
+from ground import (Ground, Incomplete, Wrong, bytes_in, forget, layers, line_of, must, of_file, read_through, resident,  # noqa: E402
+                    same, settle, sh, whole)
+
+MIB = 1 << 20
+SIZE = 8 * MIB
+TRAPS = {}
+
+
+def trap(name):
+    def keep(function):
+        TRAPS[name] = function
+        return function
+    return keep
+
+
+class Trapped:
+    """The ground, a reader, and a file of random bytes on the drive."""
+
+    def __init__(self, ground, reader):
+        self.g, self.reader = ground, reader
+        self.file = f"{ground.plain}/trap"
+        with open(self.file, "wb") as f:
+            f.write(os.urandom(SIZE))
+        os.sync()
+
+    def run(self, script, **more):
+        return self.g.run("sh", "-c", script, **more)
+
+    def filled(self, result, path):
+        return {" > ".join(f["via"]): f["bytes"] for f in of_file(result, path)["mmap"].get("filled_by", [])}
+
+
+@trap("same-sectors")
+def same_sectors(t):
+    """Two threads read the same sectors directly at once: the drive gives them twice."""
+    forget(t.file)
+    result = t.run(f"{t.reader} pread {t.file} --direct & {t.reader} pread {t.file} --direct & wait")
+    same(layers(of_file(result, t.file)), {t.g.drive: 2 * SIZE}, "layers")
+    same(line_of(result, t.g.drive)["traced_target_bytes"], 2 * SIZE, "bytes of requests")
+    whole(result)
+
+
+@trap("deep")
+def deep(t):
+    """Queue depth 32: several completions an interrupt."""
+    for way in ("aio", "uring"):
+        forget(t.file)
+        result = t.run(f"{t.reader} {way} {t.file} --direct --depth 32 --block 16384")
+        one = of_file(result, t.file)
+        same(layers(one), {t.g.drive: SIZE}, f"{way}: layers")
+        same(one["reads"]["calls"], SIZE // 16384, f"{way}: reads")
+        whole(result)
+
+
+@trap("ahead")
+def ahead(t):
+    """Readahead far past what is read: what nobody returned is wasted, and said so."""
+    setting = f"/sys/block/{t.g.drive}/queue/read_ahead_kb"
+    with open(setting) as f:
+        before = f.read()
+    try:
+        with open(setting, "w") as f:
+            f.write("2048")
+        forget(t.file)
+        result = t.run(f"dd if={t.file} of=/dev/null bs=64K count=2 status=none")
+    finally:
+        with open(setting, "w") as f:
+            f.write(before)
+    filled = bytes_in(resident(t.file))
+    must(filled >= MIB // 2, f"only {filled} bytes were filled")
+    one = of_file(result, t.file)
+    same(layers(one), {t.g.drive: 128 * 1024}, "layers")
+    same(one["wasted_bytes"], filled - 128 * 1024, "wasted")
+    same(result["ledger"][0]["parts"]["never_returned"], filled - 128 * 1024, "never returned")
+    whole(result)
+
+
+@trap("abandoned")
+def abandoned(t):
+    """A process that exits with reads outstanding: they end, and are counted."""
+    forget(t.file)
+    result = t.run(f"{t.reader} aio-abandon {t.file} --direct --depth 32 --block 65536 --to {2 * MIB}; true")
+    same(layers(of_file(result, t.file)), {t.g.drive: 2 * MIB}, "layers")
+    whole(result)
+
+
+@trap("killed")
+def killed(t):
+    """A reader that is killed inside a read: what it got is its own, what was filled is all accounted for."""
+    forget(t.file)
+    sh("lab-drive", "0", "bps=2000000")
+    try:
+        result = t.run(f"timeout -s KILL 1.5 {t.reader} pread {t.file} --block 262144; true")
+    finally:
+        sh("lab-drive", "0", "bps=0")
+    one = of_file(result, t.file)
+    same(set(layers(one)), {t.g.drive}, "layers")
+    must(0 < one["reads"]["bytes_returned"] < SIZE, f"{one['reads']['bytes_returned']} bytes were returned")
+    filled = bytes_in(resident(t.file))
+    same(one["reads"]["bytes_returned"] + one["wasted_bytes"], filled, "returned and wasted, against what is resident")
+    whole(result)
+
+
+@trap("other-namespaces")
+def other_namespaces(t):
+    """A reader in a PID and mount namespace of its own."""
+    forget(t.file)
+    result = t.run(f"unshare --pid --mount --fork {t.reader} pread {t.file}")
+    same(layers(of_file(result, t.file)), {t.g.drive: SIZE}, "layers")
+    whole(result)
+
+
+@trap("passed-fd")
+def passed_fd(t):
+    """The shell opens, its child reads."""
+    forget(t.file)
+    result = t.run(f"exec 7<{t.file}; dd bs=1M of=/dev/null status=none <&7")
+    same(layers(of_file(result, t.file)), {t.g.drive: SIZE}, "layers")
+    whole(result)
+
+
+@trap("exec")
+def exec_large(t):
+    """A large program is no read call's: its faults fill, page by page, what is resident afterwards."""
+    program = f"{t.g.plain}/program"
+    shutil.copyfile(t.g.servedby, program)
+    os.chmod(program, 0o755)
+    os.sync()
+    forget(program)
+    result = t.run(f"{program} --version")
+    filled = bytes_in(resident(program))
+    must(filled > MIB, f"only {filled} bytes of the program are resident")
+    same(t.filled(result, program), {t.g.drive: filled}, "filled by faults")
+    whole(result)
+
+
+@trap("fuse")
+def fuse(t):
+    """A FUSE daemon has the bytes; the drive that it reads is not the target's."""
+    os.makedirs("/mnt/fuse", exist_ok=True)
+    for options, ways in (("ro", ("pread", "aio", "uring")), ("ro,direct_io", ("pread",))):
+        daemon = subprocess.Popen(["bindfs", "-f", "-o", options, t.g.plain, "/mnt/fuse"])
+        try:
+            while not os.path.ismount("/mnt/fuse"):
+                time.sleep(0.05)
+                must(daemon.poll() is None, "bindfs ended")
+            for way in ways:
+                forget(t.file)
+                result = t.run(f"{t.reader} {way} /mnt/fuse/trap")
+                same(layers(of_file(result, "/mnt/fuse/trap")), {f"fuse:{daemon.pid}": SIZE}, f"{options} {way}: layers")
+                drive = line_of(result, t.g.drive)
+                same(drive["traced_target_bytes"], 0, "the drive's bytes for the target")
+                must(drive["traced_other_bytes"] >= SIZE, f"others read {drive['traced_other_bytes']} bytes")
+                must(result["complete"], "complete")
+        finally:
+            sh("umount", "/mnt/fuse")
+            daemon.wait()
+
+
+def overlay(t, upper):
+    folder = f"{t.g.plain}/overlay"
+    shutil.rmtree(folder, ignore_errors=True)
+    for part in ("lower", "upper", "work", "merged"):
+        os.makedirs(f"{folder}/{part}")
+    ways = {"pread": (), "aio": (), "uring": (), "sendfile": (), "pread-direct": ("--direct",), "aio-direct": ("--direct",)}
+    for way in (*ways, "mmap"):
+        with open(f"{folder}/{'upper' if upper else 'lower'}/{way}", "wb") as f:
+            f.write(os.urandom(MIB + 4096))
+    os.sync()
+    for way in (*ways, "mmap"):
+        forget(f"{folder}/{'upper' if upper else 'lower'}/{way}")
+    sh("mount", "-t", "overlay", "-o", f"lowerdir={folder}/lower,upperdir={folder}/upper,workdir={folder}/work", "none",
+       f"{folder}/merged")
+    try:
+        steps = [f"{t.reader} {way.split('-')[0]} {folder}/merged/{way} {' '.join(options)}" for way, options in ways.items()]
+        result = t.run(" && ".join([*steps, f"{t.reader} mmap {folder}/merged/mmap"]))
+        for way in ways:
+            same(layers(of_file(result, f"{folder}/merged/{way}")), {t.g.drive: MIB + 4096}, f"{way}: layers")
+        mapped = [f for f in result["files"] if f["path"].endswith("/mmap")]
+        same([{" > ".join(x["via"]): x["bytes"] for x in f["mmap"]["filled_by"]} for f in mapped], [{t.g.drive: MIB + 4096}],
+             "filled by faults")
+        whole(result)
+    finally:
+        sh("umount", f"{folder}/merged")
+
+
+@trap("overlay-lower")
+def overlay_lower(t):
+    overlay(t, upper=False)
+
+
+@trap("overlay-upper")
+def overlay_upper(t):
+    overlay(t, upper=True)
+
+
+@trap("warmed-below")
+def warmed_below(t):
+    """A loop's backing file whose pages another process filled before: its cache, though nobody of the target read it."""
+    inner = t.g.inner_model
+    forget(inner)
+    forget(t.g.image)
+    read_through(t.g.image)
+    result = t.run(f"{t.reader} uring {inner}")
+    same(layers(of_file(result, inner)), {f"{t.g.loop} > page-cache": t.g.size}, "layers")
+    whole(result)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("servedby")
+    parser.add_argument("reader")
+    parser.add_argument("--only", default=",".join(TRAPS))
+    parser.add_argument("--fs", default="ext4,xfs")
+    parser.add_argument("--out")
+    options = parser.parse_args()
+    for module in ("nvme", "ext4", "xfs", "loop", "overlay", "fuse"):
+        sh("modprobe", module)
+    if options.out:
+        os.makedirs(f"{options.out}/results", exist_ok=True)
+    subprocess.run([options.reader], stderr=subprocess.DEVNULL)  # its libraries are resident from now on
+    release = os.uname().release
+    passed = failed = 0
+    for kind in options.fs.split(","):
+        g = Ground(kind, options.servedby, megabytes=8)
+        g.keep_in = f"{options.out}/results/{release}-{kind}-traps" if options.out else None
+        t = Trapped(g, options.reader)
+        sh("sh", "-c", "timeout 9 true; unshare true; dd if=/dev/null of=/dev/null status=none; exec 7</dev/null")
+        for name in options.only.split(","):
+            began = time.monotonic()
+            for attempt in range(3):
+                settle()
+                wrong = None
+                try:
+                    TRAPS[name](t)
+                except Incomplete as said:
+                    print(f"again {release} {kind} {name} {said}", flush=True)
+                    wrong = said
+                    continue
+                except (Wrong, subprocess.CalledProcessError, OSError, KeyError) as said:
+                    wrong = said
+                break
+            passed, failed = (passed, failed + 1) if wrong else (passed + 1, failed)
+            print(f"{'FAIL' if wrong else 'pass'} {release} {kind} {name} ({time.monotonic() - began:.0f} s)", flush=True)
+            if wrong:
+                print(f"     {wrong}", flush=True)
+        g.close()
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
