@@ -4,7 +4,7 @@
 
 Each stack gets a file system and a file of random bytes; which member must have each byte is worked out from the file's
 extents (FIEMAP) and from the geometry that the stack was made with.
-  stacks.py SERVEDBY [--only linear,raid0] [--fs ext4,xfs] [--out DIR]
+  stacks.py SERVEDBY [--only linear,raid0] [--fs ext4,xfs] [--reader READER] [--out DIR]
 Prints a line for each case; the last line is 'N passed, N failed'."""
 
 import argparse
@@ -300,20 +300,59 @@ class Stacked(Ground):
         sh("umount", self.folder)
 
 
+def reads_counted(device):
+    """(requests, bytes) that the kernel has counted as read from a device."""
+    with open(f"/sys/block/{device}/stat") as f:
+        fields = f.read().split()
+    return int(fields[0]), int(fields[2]) * 512
+
+
+class Bare(Ground):
+    """No file system."""
+
+    def __init__(self, servedby, out):
+        self.servedby, self.keep_in, self.kept_here = servedby, f"{out}/bare" if out else None, 0
+
+
+def four_way(g, reader, drives):
+    """1 MiB libaio reads at depth 32 of a stripe over four drives: each member's share, and as many requests at each level as
+    the kernel counts."""
+    made, count = stripe(drives), 32 * MIB
+    try:
+        sh(reader, "aio", made.device, "--direct", "--block", str(MIB), "--to", str(MIB))  # the program is resident
+        before = {name: reads_counted(name) for name in (made.name, *drives)}
+        result = g.run(reader, "aio", made.device, "--direct", "--depth", "32", "--block", str(MIB), "--to", str(count))
+        after = {name: reads_counted(name) for name in (made.name, *drives)}
+        same(layers(of_file(result, made.device)), {f"{made.name} > {drive}": count // 4 for drive in drives}, "layers")
+        moved = {name: tuple(a - b for a, b in zip(after[name], before[name])) for name in before}
+        seen = {layer["name"]: (layer["target"]["requests"], layer["target"]["bytes"]) for layer in result["layers"]
+                if layer["target"]["bytes"]}
+        parts = count // CHUNK
+        same({drive: seen.pop(drive) for drive in drives}, {drive: moved[drive] for drive in drives}, "requests and bytes of members")
+        same(sum(moved[drive][0] for drive in drives), parts, "requests below: each part is one, none was merged")
+        same(seen, {made.name: (count // MIB, count)}, "bios and bytes of the stripe")
+        must(moved[made.name] in ((count // MIB, count), (parts, count)),  # dm counts bios, or the parts it made of them
+             f"the kernel counted {moved[made.name]} at the stripe")
+        whole(result)
+    finally:
+        made.undo()
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("servedby")
     parser.add_argument("--only", default=",".join(STACKS))
     parser.add_argument("--fs", default="ext4,xfs")
+    parser.add_argument("--reader", help="also: four-way, which reads a stripe without a file system")
     parser.add_argument("--out")
     options = parser.parse_args()
-    for module in ("nvme", "ext4", "xfs"):
+    for module in ("nvme", "ext4", "xfs", "dm-mod"):
         sh("modprobe", module)
     if options.out:
         os.makedirs(f"{options.out}/results", exist_ok=True)
     drives = [drive_name(n) for n in range(4)]
     passed = failed = 0
-    for name in options.only.split(","):
+    for name in options.only.split(",") if options.only else []:
         modules, make = STACKS[name]
         for kind in options.fs.split(","):
             began = time.monotonic()
@@ -341,6 +380,14 @@ def main():
                 ground.close()
             if made:
                 made.undo()
+    if options.reader:
+        try:
+            four_way(Bare(options.servedby, f"{options.out}/results" if options.out else None), options.reader, drives)
+            passed += 1
+            print(f"pass {os.uname().release} four-way", flush=True)
+        except (Wrong, subprocess.CalledProcessError, OSError, KeyError) as wrong:
+            failed += 1
+            print(f"FAIL {os.uname().release} four-way\n     {wrong}", flush=True)
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 

@@ -390,6 +390,9 @@ KernelCounts Capture::counts() const {
   each_entry<std::uint32_t, task_state>(state_->map_fd("tasks"), [&](std::uint32_t, const task_state& task) {
     if (task.open != 0) ++counts.reads_in_flight_at_end;
   });
+  each_entry<std::uint64_t, async_read>(state_->map_fd("async_reads"), [&](std::uint64_t, const async_read& read) {
+    if (read.started != 0 && read.ended == 0) ++counts.reads_in_flight_at_end;
+  });
   return counts;
 }
 
