@@ -92,9 +92,11 @@ def raid1(drives):
 
 
 @stack("raid5", ["md-mod", "raid456"])
-def raid5(drives):
+def raid5(drives, failed=None):
     members = drives[:3]
     device, undo = array(5, members, "--chunk=64", "--layout=left-symmetric")
+    if failed:
+        sh("mdadm", device, "--fail", f"/dev/{failed}", stderr=subprocess.DEVNULL)
 
     def member(at):
         """Left-symmetric: the parity goes down a member each stripe, the data begins behind it."""
@@ -102,7 +104,13 @@ def raid5(drives):
         data = len(members) - 1
         parity = data - chunk // data % len(members)
         return [members[(parity + 1 + chunk % data) % len(members)]]
-    return Made(device, member, undo)
+    return Made(device, member if not failed else lambda at: ["unknown"], undo)
+
+
+@stack("raid5-degraded", ["md-mod", "raid456"])
+def raid5_degraded(drives):
+    """A degraded array reads everything through its stripe cache, for nobody's bio: unknown, and no member is blamed."""
+    return raid5(drives, failed=drives[1])
 
 
 @stack("thin", ["dm-mod", "dm-thin-pool"])
