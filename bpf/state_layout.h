@@ -57,6 +57,8 @@ struct sector_key {
 
 #define ANY_BIO 1
 
+#define TARGET_LEADER_ENDED 2 /* value of a target whose first thread has ended; else 1 */
+
 /* What a task has just said it will submit below a stacked device. */
 struct remap_state {
 	__u64 old_sector, sector; /* as the tracepoint tells them: of `dev`, which may be a partition */

@@ -45,7 +45,7 @@ SEC("?tp/sched/sched_process_exit")
 int tracepoint_exit(void *context)
 {
 	struct task_struct *task = (void *)bpf_get_current_task();
-	u32 tgid = current_tgid(), tid = current_tid();
+	u32 tgid = current_tgid(), tid = current_tid(), *group;
 	struct task_state *state;
 	struct sb_task *record;
 
@@ -66,9 +66,13 @@ int tracepoint_exit(void *context)
 		record->faults_minor = BPF_CORE_READ(task, min_flt);
 		record_submit(record);
 	}
+	/* The group's entry goes with the last of its threads, but not before its first one, whose entry it is, has been here. */
 	if (tid != tgid)
 		bpf_map_delete_elem(&targets, &tid);
-	if (BPF_CORE_READ(task, signal, live.counter) == 0)
+	group = bpf_map_lookup_elem(&targets, &tgid);
+	if (group && tid == tgid)
+		*group = TARGET_LEADER_ENDED;
+	if (group && *group == TARGET_LEADER_ENDED && BPF_CORE_READ(task, signal, live.counter) == 0)
 		bpf_map_delete_elem(&targets, &tgid);
 	return 0;
 }

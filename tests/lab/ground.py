@@ -48,11 +48,20 @@ def settle():
         f.write("2\n")  # dentries and inodes only: what is resident stays
 
 
+def quiet():
+    """Waits until no request is in flight: pages that are being filled can neither be dropped nor seen."""
+    for _ in range(100):
+        if all(open(f"/sys/block/{name}/inflight").read().split() == ["0", "0"] for name in os.listdir("/sys/block")):
+            return
+        time.sleep(0.02)
+
+
 def forget(path, begin=0, end=0):
     """Writes a file back and drops its pages, or those of a range; verified."""
     fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)
+        quiet()
         for _ in range(20):
             os.posix_fadvise(fd, begin, end - begin if end else 0, os.POSIX_FADV_DONTNEED)
             left = [r for r in resident(path) if r[0] < (end or 1 << 62) and r[1] > begin]
