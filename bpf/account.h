@@ -27,10 +27,24 @@ static __always_inline struct async_read *async_read_of(struct task_state *state
 {
 	struct async_read *known = bpf_map_lookup_elem(&async_reads, &kiocb);
 
-	if (known || !state || !works_async(state))
+	if (known || !works_async(state))
 		return known;
 	kiocb = state->kiocb;
 	return bpf_map_lookup_elem(&async_reads, &kiocb);
+}
+
+/* The read that the task works at: its open call, else the asynchronous one with this kiocb (0: whichever it is). */
+static __always_inline struct open_read *read_at_work(struct task_state *state, u64 kiocb)
+{
+	struct async_read *async;
+
+	if (state->open)
+		return &state->call;
+	async = async_read_of(state, kiocb);
+	if (!async)
+		return NULL;
+	async->started = 1;
+	return &async->call;
 }
 
 /* Whether the request is still in flight as the worker met it, and for whom: SB_BY_WORKER, SB_FOR_TARGET, or 0. */

@@ -89,8 +89,8 @@ int BPF_PROG(fentry_aio_return, struct kiocb *iocb, long returned)
 	return 0;
 }
 
-/* A request of io_uring begins with its kiocb. */
-static __always_inline void uring_begins(struct io_kiocb *request, const bool typed)
+/* A request of io_uring begins with its kiocb: an address, which no program's types know. */
+static __always_inline void uring_begins(struct io_kiocb *request)
 {
 	struct kiocb *iocb = (void *)request;
 	struct io_rw *rw = (void *)request;
@@ -108,14 +108,14 @@ static __always_inline void uring_begins(struct io_kiocb *request, const bool ty
 SEC("?kprobe/io_read")
 int BPF_KPROBE(kprobe_uring_entry, struct io_kiocb *request)
 {
-	uring_begins(request, false);
+	uring_begins(request);
 	return 0;
 }
 
 SEC("?fentry/io_read")
 int BPF_PROG(fentry_uring_entry, struct io_kiocb *request)
 {
-	uring_begins(request, true);
+	uring_begins(request);
 	return 0;
 }
 
@@ -124,14 +124,14 @@ int BPF_PROG(fentry_uring_entry, struct io_kiocb *request)
 SEC("?kprobe/io_read_fixed")
 int BPF_KPROBE(kprobe_uring_fixed_entry, struct io_kiocb *request)
 {
-	uring_begins(request, false);
+	uring_begins(request);
 	return 0;
 }
 
 SEC("?fentry/io_read_fixed")
 int BPF_PROG(fentry_uring_fixed_entry, struct io_kiocb *request)
 {
-	uring_begins(request, true);
+	uring_begins(request);
 	return 0;
 }
 

@@ -130,8 +130,8 @@ static __always_inline void direct_bio(struct kiocb *iocb, u64 bio, u64 pos)
 	u64 request = request_of_kiocb(iocb);
 	struct request_state *in_flight = request ? bpf_map_lookup_elem(&requests, &request) : NULL;
 	u32 tid = current_tid();
-	struct async_read *async;
 	struct task_state *state;
+	struct open_read *call;
 	struct inode *inode;
 
 	if (in_flight && !(in_flight->flags & REQUEST_BACKED))
@@ -149,12 +149,11 @@ static __always_inline void direct_bio(struct kiocb *iocb, u64 bio, u64 pos)
 	state->direct_serving = 0;
 	state->direct_read = 0;
 	if (!in_flight) {
-		async = state->open ? NULL : async_read_of(state, (u64)iocb);
-		if (!async)
+		call = state->open ? NULL : read_at_work(state, (u64)iocb);
+		if (!call)
 			return;
-		async->started = 1;
-		state->direct_read = async->call.read;
-		state->direct_reader = async->call.tid;
+		state->direct_read = call->read;
+		state->direct_reader = call->tid;
 		return;
 	}
 	state->direct_serving = request;

@@ -113,16 +113,9 @@ static long walk_step(u32 i, struct walk *walk)
 static __always_inline bool reads_device_directly(struct task_state *state)
 {
 	const u32 both = SB_READ_BLKDEV | SB_READ_DIRECT;
-	struct async_read *async;
+	struct open_read *call = state && (state->open || state->kiocb) ? read_at_work(state, 0) : NULL;
 
-	if (!state)
-		return false;
-	if (state->open)
-		return (state->call.flags & (both | SB_READ_PAGE_CACHE)) == both;
-	if (!state->kiocb)
-		return false;
-	async = async_read_of(state, state->kiocb);
-	return async && works_async(state) && (async->call.flags & (both | SB_READ_PAGE_CACHE)) == both;
+	return call && (call->flags & (both | SB_READ_PAGE_CACHE)) == both;
 }
 
 static __always_inline void bio_submitted(struct bio *bio, const bool typed)

@@ -6,14 +6,8 @@
 static __always_inline struct open_read *current_read(u64 kiocb)
 {
 	struct task_state *state = is_target(current_tgid()) ? task_state(current_tid()) : NULL;
-	struct async_read *async;
 
-	if (!state)
-		return NULL;
-	if (state->open)
-		return &state->call;
-	async = async_read_of(state, kiocb ?: state->kiocb);
-	return async ? &async->call : NULL;
+	return state ? read_at_work(state, kiocb) : NULL;
 }
 
 static __always_inline void memory_looks_up(u64 kiocb, struct file *file, const bool typed)

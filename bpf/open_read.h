@@ -166,7 +166,6 @@ static __always_inline void read_enter(struct file *file, u64 count, loff_t *pos
 	if (pos)
 		bpf_probe_read_kernel(&at, sizeof(at), pos);
 	state->open = read_begins(&state->call, state, file, at, count, typed);
-	state->ignored = !state->open;
 }
 
 static __always_inline void read_exit(u16 method, s64 returned)

@@ -66,20 +66,11 @@ int BPF_PROG(fexit_readv_return, struct file *file, void *vec, unsigned long par
 /* The page cache is looked at for a read call, or for an asynchronous read. */
 static __always_inline void reader_looks_up(struct kiocb *iocb, struct iov_iter *iter, const bool typed)
 {
-	struct async_read *async;
-	struct task_state *state;
+	struct task_state *state = is_target(current_tgid()) ? task_state(current_tid()) : NULL;
+	struct open_read *call = state ? read_at_work(state, (u64)iocb) : NULL;
 
-	if (!is_target(current_tgid()))
-		return;
-	state = task_state(current_tid());
-	if (!state)
-		return;
-	if (state->open) {
-		read_looks_up(&state->call, FIELD(iocb, ki_filp), FIELD(iter, count), typed);
-	} else if ((async = async_read_of(state, (u64)iocb)) != NULL) {
-		async->started = 1;
-		read_looks_up(&async->call, FIELD(iocb, ki_filp), FIELD(iter, count), typed);
-	}
+	if (call)
+		read_looks_up(call, FIELD(iocb, ki_filp), FIELD(iter, count), typed);
 }
 
 SEC("?kprobe/filemap_read")

@@ -72,8 +72,8 @@ struct open_read {
 	__u64 pos, count, file_size;
 	__u32 tid, tgid; /* who began it */
 	__u32 read;      /* its number */
-	__u16 method;
 	__u16 flags;     /* SB_READ_* */
+	__u16 pad;
 };
 
 /* One that ends elsewhere than where it began: aio, io_uring. */
@@ -89,9 +89,8 @@ struct task_state {
 	struct open_read call; /* its open read call */
 	__u32 reads;             /* numbers given so far */
 	__u8 open;    /* inside a read call of a file */
-	__u8 ignored; /* inside a read call of something else (a pipe, a terminal, /proc) */
 	__u8 seen;    /* an entry has been seen: a return without one is a loss, not an edge */
-	__u8 pad;
+	__u8 pad[2];
 	struct sb_file_id known; /* the file that it tracked last */
 	/* the asynchronous read that it works at, as long as it stays in system call `kiocb_in` */
 	__u64 kiocb;

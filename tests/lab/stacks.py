@@ -7,17 +7,16 @@ extents (FIEMAP) and from the geometry that the stack was made with.
   stacks.py SERVEDBY [--only linear,raid0] [--fs ext4,xfs] [--reader READER] [--out DIR]
 Prints a line for each case; the last line is 'N passed, N failed'."""
 
-import argparse
 import collections
 import os
 import subprocess
 import sys
-import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
-from ground import (Ground, Incomplete, Wrong, drive_name, extents, forget, layers, must, of_file, read_through,  # noqa: E402
-                    same, settle, sh, whole)
+from ground import (Ground, drive_name, extents, forget, layers, must, of_file, read_through, same, sh, whole)  # noqa: E402
+from score import Score, options_of  # noqa: E402
+
 
 MIB = 1 << 20
 SIZE = 9 * MIB
@@ -291,9 +290,9 @@ def check(g, made):
 class Stacked(Ground):
     """Files on one stack."""
 
-    def __init__(self, kind, servedby, made, out):
+    def __init__(self, kind, servedby, made, keep_in):
         self.kind, self.servedby = kind, servedby
-        self.keep_in, self.kept_here = f"{out}/{kind}-{made.name}" if out else None, 0
+        self.keep_in, self.kept_here = keep_in, 0
         self.folder = "/mnt/stack"
         os.makedirs(self.folder, exist_ok=True)
         self.make(kind, made.device)
@@ -318,8 +317,8 @@ def reads_counted(device):
 class Bare(Ground):
     """No file system."""
 
-    def __init__(self, servedby, out):
-        self.servedby, self.keep_in, self.kept_here = servedby, f"{out}/bare" if out else None, 0
+    def __init__(self, servedby, keep_in):
+        self.servedby, self.keep_in, self.kept_here = servedby, keep_in, 0
 
 
 def four_way(g, reader, drives):
@@ -346,58 +345,37 @@ def four_way(g, reader, drives):
         made.undo()
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("servedby")
-    parser.add_argument("--only", default=",".join(STACKS))
-    parser.add_argument("--fs", default="ext4,xfs")
-    parser.add_argument("--reader", help="also: four-way, which reads a stripe without a file system")
-    parser.add_argument("--out")
-    options = parser.parse_args()
-    for module in ("nvme", "ext4", "xfs", "dm-mod"):
+def on_stack(kind, name, servedby, keep_in, drives):
+    modules, make = STACKS[name]
+    for module in modules:
         sh("modprobe", module)
-    if options.out:
-        os.makedirs(f"{options.out}/results", exist_ok=True)
-    drives = [drive_name(n) for n in range(4)]
-    passed = failed = 0
-    for name in options.only.split(",") if options.only else []:
-        modules, make = STACKS[name]
-        for kind in options.fs.split(","):
-            began = time.monotonic()
-            ground = made = None
-            try:
-                for module in modules:
-                    sh("modprobe", module)
-                made = make(drives)
-                ground = Stacked(kind, options.servedby, made, f"{options.out}/results" if options.out else None)
-                for attempt in range(3):
-                    settle()
-                    try:
-                        check(ground, made)
-                        break
-                    except Incomplete as said:  # no answer, but no wrong one either
-                        print(f"again {os.uname().release} {kind} {name} {said}", flush=True)
-                        if attempt == 2:
-                            raise
-                passed += 1
-                print(f"pass {os.uname().release} {kind} {name} ({time.monotonic() - began:.0f} s)", flush=True)
-            except (Wrong, subprocess.CalledProcessError, OSError, KeyError) as wrong:
-                failed += 1
-                print(f"FAIL {os.uname().release} {kind} {name}\n     {wrong}", flush=True)
-            if ground:
-                ground.close()
-            if made:
-                made.undo()
-    if options.reader:
+    made = make(drives)
+    try:
+        ground = Stacked(kind, servedby, made, keep_in)
         try:
-            four_way(Bare(options.servedby, f"{options.out}/results" if options.out else None), options.reader, drives)
-            passed += 1
-            print(f"pass {os.uname().release} four-way", flush=True)
-        except (Wrong, subprocess.CalledProcessError, OSError, KeyError) as wrong:
-            failed += 1
-            print(f"FAIL {os.uname().release} four-way\n     {wrong}", flush=True)
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed else 0
+            check(ground, made)
+        finally:
+            ground.close()
+    finally:
+        made.undo()
+
+
+def options_wanted(parser):
+    parser.add_argument("--only", default=",".join(STACKS))
+    parser.add_argument("--reader", help="also: four-way, which reads a stripe without a file system")
+
+
+def main():
+    options = options_of(("nvme", "ext4", "xfs", "dm-mod"), options_wanted)
+    score = Score(options.out)
+    drives = [drive_name(n) for n in range(4)]
+    for name in options.only.split(",") if options.only else []:
+        for kind in options.fs:
+            score.run(f"{kind} {name}",
+                      lambda: on_stack(kind, name, options.servedby, score.keep_in(f"{kind}-{name}"), drives))
+    if options.reader:
+        score.run("four-way", lambda: four_way(Bare(options.servedby, score.keep_in("bare")), options.reader, drives))
+    return score.finish()
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ guest as root.
   traps.py SERVEDBY READER [--only same-sectors,killed] [--fs ext4,xfs] [--out DIR]
 Prints a line for each trap; the last line is 'N passed, N failed'."""
 
-import argparse
 import os
 import shutil
 import subprocess
@@ -15,8 +14,10 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
-from ground import (Ground, Incomplete, Wrong, bytes_in, drive_name, forget, layers, line_of, must, of_file, read_through, resident,  # noqa: E402
-                    same, settle, sh, whole)
+from ground import (Ground, bytes_in, drive_name, forget, layers, line_of, must, of_file, read_through, resident,  # noqa: E402
+                    same, sh, whole)
+from score import LeftOut, Score, options_of, run_once  # noqa: E402
+
 
 MIB = 1 << 20
 SIZE = 8 * MIB
@@ -28,10 +29,6 @@ def trap(name):
         TRAPS[name] = function
         return function
     return keep
-
-
-class LeftOut(Exception):
-    """This guest cannot make the state; the reason is printed."""
 
 
 class Trapped:
@@ -122,22 +119,23 @@ def killed(t):
     whole(result)
 
 
+def whoever_reads(t, script):
+    forget(t.file)
+    result = t.run(script)
+    same(layers(of_file(result, t.file)), {t.g.drive: SIZE}, "layers")
+    whole(result)
+
+
 @trap("other-namespaces")
 def other_namespaces(t):
     """A reader in a PID and mount namespace of its own."""
-    forget(t.file)
-    result = t.run(f"unshare --pid --mount --fork {t.reader} pread {t.file}")
-    same(layers(of_file(result, t.file)), {t.g.drive: SIZE}, "layers")
-    whole(result)
+    whoever_reads(t, f"unshare --pid --mount --fork {t.reader} pread {t.file}")
 
 
 @trap("passed-fd")
 def passed_fd(t):
     """The shell opens, its child reads."""
-    forget(t.file)
-    result = t.run(f"exec 7<{t.file}; dd bs=1M of=/dev/null status=none <&7")
-    same(layers(of_file(result, t.file)), {t.g.drive: SIZE}, "layers")
-    whole(result)
+    whoever_reads(t, f"exec 7<{t.file}; dd bs=1M of=/dev/null status=none <&7")
 
 
 @trap("exec")
@@ -262,52 +260,24 @@ def removed(t):
     must(line["traced_target_bytes"] >= SIZE, f"bytes of requests: {line['traced_target_bytes']}")
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("servedby")
+def options_wanted(parser):
     parser.add_argument("reader")
     parser.add_argument("--only", default=",".join(TRAPS))
-    parser.add_argument("--fs", default="ext4,xfs")
-    parser.add_argument("--out")
-    options = parser.parse_args()
-    for module in ("nvme", "ext4", "xfs", "loop", "overlay", "fuse"):
-        sh("modprobe", module)
-    if options.out:
-        os.makedirs(f"{options.out}/results", exist_ok=True)
-    subprocess.run([options.reader], stderr=subprocess.DEVNULL)  # its libraries are resident from now on
-    release = os.uname().release
-    passed = failed = 0
-    for kind in options.fs.split(","):
+
+
+def main():
+    options = options_of(("nvme", "ext4", "xfs", "loop", "overlay", "fuse"), options_wanted)
+    score = Score(options.out)
+    run_once(options.reader)
+    for kind in options.fs:
         g = Ground(kind, options.servedby, megabytes=8)
-        g.keep_in = f"{options.out}/results/{release}-{kind}-traps" if options.out else None
+        g.keep_in = score.keep_in(f"{kind}-traps")
         t = Trapped(g, options.reader)
         sh("sh", "-c", "timeout 9 true; unshare true; dd if=/dev/null of=/dev/null status=none; exec 7</dev/null")
         for name in options.only.split(","):
-            began = time.monotonic()
-            for attempt in range(3):
-                settle()
-                wrong = left_out = None
-                try:
-                    TRAPS[name](t)
-                except LeftOut as reason:
-                    left_out = reason
-                except Incomplete as said:
-                    print(f"again {release} {kind} {name} {said}", flush=True)
-                    wrong = said
-                    continue
-                except (Wrong, subprocess.CalledProcessError, OSError, KeyError) as said:
-                    wrong = said
-                break
-            if left_out:
-                print(f"left out {release} {kind} {name}: {left_out}", flush=True)
-                continue
-            passed, failed = (passed, failed + 1) if wrong else (passed + 1, failed)
-            print(f"{'FAIL' if wrong else 'pass'} {release} {kind} {name} ({time.monotonic() - began:.0f} s)", flush=True)
-            if wrong:
-                print(f"     {wrong}", flush=True)
+            score.run(f"{kind} {name}", lambda: TRAPS[name](t))
         g.close()
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed else 0
+    return score.finish()
 
 
 if __name__ == "__main__":

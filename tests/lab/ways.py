@@ -6,16 +6,15 @@
 In one session each way reads a file of its own; a cell is a way in a state at a place. Prints a line for each session; the
 last line is 'N passed, N failed', in cells."""
 
-import argparse
 import os
-import subprocess
 import sys
-import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
-from ground import (Ground, Incomplete, Wrong, bytes_in, forget, layers, must, of_file, read_through, resident, same,  # noqa: E402
-                    settle, sh, stat_read_bytes, whole)
+from ground import (Ground, bytes_in, forget, layers, must, of_file, read_through, resident, same, sh,  # noqa: E402
+                    stat_read_bytes, whole)
+from score import Cells, Score, options_of, run_once  # noqa: E402
+
 
 MIB = 1 << 20
 SIZE = 3 * MIB - 4096 * 3 - 1234  # ends inside a page
@@ -59,19 +58,6 @@ class Place:
         if self.below:
             forget(self.below)
         return {way: bytes_in(resident(self.path(way))) for way in ways}
-
-
-class Cells:
-    """The cells of one session: each is right or wrong by itself."""
-
-    def __init__(self, ways):
-        self.left, self.wrong = list(ways), []
-
-    def check(self, way, function):
-        try:
-            function()
-        except (Wrong, KeyError) as wrong:
-            self.wrong.append(f"{way}: {wrong}")
 
 
 class Session:
@@ -296,58 +282,32 @@ def other_sessions(ground, reader):
             yield f"device {way}{' direct' if direct else ''}", lambda way=way, direct=direct: device.reads(way, direct)
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("servedby")
+def options_wanted(parser):
     parser.add_argument("reader")
     parser.add_argument("--only", default="")
-    parser.add_argument("--fs", default="ext4,xfs")
     parser.add_argument("--on", default="drive,loop,device")
-    parser.add_argument("--out")
-    options = parser.parse_args()
-    for module in ("nvme", "ext4", "xfs", "loop"):
-        sh("modprobe", module)
-    if options.out:
-        os.makedirs(f"{options.out}/results", exist_ok=True)
-    subprocess.run([options.reader], stderr=subprocess.DEVNULL)  # its libraries are resident from now on
+
+
+def main():
+    options = options_of(("nvme", "ext4", "xfs", "loop"), options_wanted)
+    score = Score(options.out)
+    run_once(options.reader)
     on, only = options.on.split(","), options.only.split(",") if options.only else None
-    release = os.uname().release
-    passed = failed = 0
-    for kind in options.fs.split(","):
+    for kind in options.fs:
         g = Ground(kind, options.servedby, megabytes=8)
-        g.keep_in = f"{options.out}/results/{release}-{kind}-ways" if options.out else None
+        g.keep_in = score.keep_in(f"{kind}-ways")
         places = [Place("drive", g.plain, g.drive), Place("loop", g.inner, f"{g.loop} > {g.host_drive}", g.image)]
         every = list(sessions(g, options.reader, [p for p in places if p.name in on]))
         if "device" in on:
             every += other_sessions(g, options.reader)
         for name, function in every:
-            if only and name.split()[1] not in only:
-                continue
-            began = time.monotonic()
-            for attempt in range(3):
-                settle()
-                try:
-                    cells = function()
-                    right, wrong = len(cells.left) - len(cells.wrong), cells.wrong
-                except Incomplete as said:
-                    print(f"again {release} {kind} {name} {said}", flush=True)
-                    right, wrong = 0, [str(said)]
-                    continue
-                except (Wrong, subprocess.CalledProcessError, OSError, KeyError) as said:
-                    right, wrong = 0, [str(said)]
-                break
-            passed += right
-            failed += len(wrong)
-            print(f"{'FAIL' if wrong else 'pass'} {release} {kind} {name}: {right} cells ({time.monotonic() - began:.0f} s)",
-                  flush=True)
-            for one in wrong:
-                print(f"     {one}", flush=True)
+            if not only or name.split()[1] in only:
+                score.run(f"{kind} {name}", function)
         g.close()
         for (left_kind, way), reason in LEFT_OUT.items():
             if left_kind == kind:
                 print(f"left out: {kind} {way}: {reason}")
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed else 0
+    return score.finish()
 
 
 if __name__ == "__main__":

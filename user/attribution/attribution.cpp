@@ -20,8 +20,6 @@ constexpr std::uint64_t kLongestRead = 600'000'000'000;
 /// An asynchronous read may end this many reads later than the ones after it.
 constexpr std::uint32_t kMostOverlapping = 65536;
 
-std::uint64_t call_key(std::uint32_t tid, std::uint32_t read) { return std::uint64_t{tid} << 32 | read; }
-
 /// Whose number `read` is.
 template <class Record>
 std::uint32_t reader_of(const Record& record) {

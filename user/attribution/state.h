@@ -20,6 +20,9 @@ namespace servedby {
 
 using namespace attribution;
 
+/// A read of the target: whose it is, and that task's number for it.
+inline std::uint64_t call_key(std::uint32_t tid, std::uint32_t read) { return std::uint64_t{tid} << 32 | read; }
+
 struct Attribution::State {
   explicit State(AttributionSetup given)
       : setup(std::move(given)),

@@ -16,7 +16,7 @@ std::optional<UnplacedFile> Attribution::State::unplaced(const sb_read& read) {
   if (file.layout) return std::nullopt;
   bool open = file.fills.announced_in(read.pos, end);
   if (!open && (read.flags & SB_READ_DIRECT) != 0 && (read.flags & (SB_READ_PAGE_CACHE | SB_READ_BLKDEV)) == 0) {
-    const auto call = direct.find(std::uint64_t{read.head.tid} << 32 | read.read);
+    const auto call = direct.find(call_key(read.head.tid, read.read));
     open = call == direct.end() || call->second.fills.absent_in(read.pos, end);
   }
   if (!open) return std::nullopt;

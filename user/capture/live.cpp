@@ -83,14 +83,13 @@ void Live::State::take(std::span<const std::byte> record) {
 }
 
 CountersSnapshot Live::State::counters_now() const {
-  std::vector<std::uint32_t> tasks;
+  std::set<std::uint32_t> tasks;
   for (const std::uint32_t pid : capture->followed()) {
+    if (tasks.contains(pid)) continue;  // a thread that its process has listed
     const auto threads = tasks_of(Root(), pid);
-    tasks.insert(tasks.end(), threads.begin(), threads.end());
+    tasks.insert(threads.begin(), threads.end());
   }
-  std::sort(tasks.begin(), tasks.end());
-  tasks.erase(std::unique(tasks.begin(), tasks.end()), tasks.end());
-  return take_counters(Root(), session.stack, tasks);
+  return take_counters(Root(), session.stack, std::vector<std::uint32_t>(tasks.begin(), tasks.end()));
 }
 
 /// What moved between the following of the first process and the end of the first snapshot may or may not be in it: the

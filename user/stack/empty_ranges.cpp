@@ -4,35 +4,21 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 
 #include "record/storage.h"
+#include "stack/descriptor.h"
 #include "stack/fiemap.h"
 
 namespace servedby {
-namespace {
-
-class File {
- public:
-  explicit File(const std::string& path) : fd(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)) {}
-  ~File() {
-    if (fd >= 0) close(fd);
-  }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  const int fd;
-};
-
-}  // namespace
 
 std::expected<std::vector<EmptyRange>, int> empty_ranges(const std::string& path, const sb_file_id& wanted) {
-  const File file(path);
-  if (file.fd < 0) return std::unexpected(errno);
+  const Descriptor file(path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+  if (!file.open()) return std::unexpected(file.error());
   struct stat facts{};
-  if (fstat(file.fd, &facts) != 0) return std::unexpected(errno);
+  if (fstat(file.descriptor(), &facts) != 0) return std::unexpected(errno);
   if (facts.st_ino != wanted.ino || device_number(major(facts.st_dev), minor(facts.st_dev)) != wanted.dev)
     return std::unexpected(ESTALE);
   const auto size = static_cast<std::uint64_t>(facts.st_size);
@@ -42,7 +28,7 @@ std::expected<std::vector<EmptyRange>, int> empty_ranges(const std::string& path
     if (begin < end) found.push_back({begin, end, what});
   };
   std::uint64_t at = 0;
-  const int failed = each_extent(file.fd, [&](const Extent& extent) {
+  const int failed = each_extent(file.descriptor(), [&](const Extent& extent) {
     add(at, extent.begin, SB_EXTENT_HOLE);
     at = std::max(at, extent.end);
     if (extent.unwritten) add(extent.begin, extent.end, SB_EXTENT_UNWRITTEN);

@@ -11,9 +11,10 @@
 
 namespace servedby {
 
-/// File system → the PID of its daemon, only where that is certain: the one process whose /dev/fuse says that it is that
-/// connection (fdinfo, newer kernels), or the only process that has /dev/fuse open where there is only one such file system.
-/// Needs to see other processes' descriptors. Touches no file of the file systems: a daemon that hangs does not hang this.
+/// File system → the PID of its daemon, only where that is certain: the one process whose /dev/fuse says that it is
+/// that connection (fdinfo, newer kernels), or the only process that has /dev/fuse open where there is only one such
+/// file system. Needs to see other processes' descriptors. Touches no file of the file systems: a daemon that hangs
+/// does not hang this.
 [[nodiscard]] std::map<DeviceNumber, std::uint32_t> fuse_daemons(const Root& root,
                                                                  const std::set<DeviceNumber>& file_systems);
 

@@ -13,28 +13,12 @@
 #include <cstring>
 #include <vector>
 
+#include "stack/descriptor.h"
 #include "stack/fiemap.h"
 #include "stack/root.h"
 
 namespace servedby {
 namespace {
-
-class File {
- public:
-  File(const std::string& path, int flags) : descriptor_(::open(path.c_str(), flags | O_CLOEXEC)), error_(errno) {}
-  ~File() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-  }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  [[nodiscard]] bool open() const { return descriptor_ >= 0; }
-  [[nodiscard]] int error() const { return error_; }
-  [[nodiscard]] int descriptor() const { return descriptor_; }
-
- private:
-  int descriptor_;
-  int error_;
-};
 
 class ThisMachine final : public SystemCalls {
  public:
@@ -72,7 +56,7 @@ class ThisMachine final : public SystemCalls {
   }
 
   [[nodiscard]] std::expected<LoopStatus, int> loop_status(const std::string& name) const override {
-    const File device("/dev/" + name, O_RDONLY | O_NONBLOCK);
+    const Descriptor device("/dev/" + name, O_RDONLY | O_NONBLOCK);
     if (!device.open()) return std::unexpected(device.error());
     loop_info64 info{};
     if (::ioctl(device.descriptor(), LOOP_GET_STATUS64, &info) != 0) return std::unexpected(errno);
@@ -81,7 +65,7 @@ class ThisMachine final : public SystemCalls {
   }
 
   [[nodiscard]] std::expected<FileExtents, int> extents(const std::string& path) const override {
-    const File file(path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+    const Descriptor file(path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
     if (!file.open()) return std::unexpected(file.error());
     FileExtents found;
     std::uint64_t total = 0;
