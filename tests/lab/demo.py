@@ -11,7 +11,9 @@ from ground import Ground, forget, layers, line_of, of_file, read_through, say, 
 
 
 def mib(number):
-    return f"{number / (1 << 20):.1f} MiB" if number else "0"
+    if number < 1 << 20:
+        return f"{number / 1024:.1f} KiB" if number else "0"
+    return f"{number / (1 << 20):.1f} MiB"
 
 
 def passes(g):

@@ -36,6 +36,9 @@ wants 2 'see servedby --help' attach
 wants 2 'bogus' attach --pid 1 --tier bogus
 wants 4 'no such process' attach --pid 4194303
 wants 2 'CMD' run
+wants 2 '--bogus is not known here' run --bogus
+wants 2 'range' attach --pid abc
+wants 2 'range' attach --pid 0
 wants 2 'belongs to the command' run -o - -- true
 wants 2 'no hook is called' run --without nosuchhook -- true
 wants 2 'it exists' run -o kept -- true

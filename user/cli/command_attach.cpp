@@ -90,7 +90,9 @@ void add(CLI::App& app, std::function<int()>& run) {
   command->footer(
       "Ends with the process, after --duration, or on Ctrl-C, and always reports.\n\n"
       "  servedby attach --pid $(pgrep -f main.py) --duration 60s");
-  command->add_option("-p,--pid", options->pid, "The process")->required()->check(CLI::PositiveNumber);
+  command->add_option("-p,--pid", options->pid, "The process")
+      ->required()
+      ->check(CLI::Range(1U, 4194304U));  // PID_MAX_LIMIT
   command->add_option("--duration", options->duration_ms, "End after this time: 500ms, 60s, 5m")
       ->transform(CLI::AsNumberWithUnit(std::map<std::string, std::uint64_t>{{"ms", 1}, {"s", 1000}, {"m", 60000}},
                                         CLI::AsNumberWithUnit::UNIT_REQUIRED));

@@ -46,6 +46,15 @@ int run_command_line(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::Success& wanted) {  // --help, --version
     return app.exit(wanted);
+  } catch (const CLI::RequiredError& missing) {
+    // A misspelt option is the likelier reason why something else is missing.
+    const auto unknown = app.remaining(true);
+    if (unknown.empty()) {
+      fmt::print(stderr, "servedby: {}; see servedby --help\n", missing.what());
+    } else {
+      fmt::print(stderr, "servedby: {} is not known here; see servedby --help\n", unknown.front());
+    }
+    return static_cast<int>(Exit::usage);
   } catch (const CLI::ParseError& wrong) {
     fmt::print(stderr, "servedby: {}; see servedby --help\n", wrong.what());
     return static_cast<int>(Exit::usage);
