@@ -34,8 +34,7 @@ static __always_inline void splice_looks_up(struct file *in, u64 count, const bo
 		read_looks_up(&state->call, in, count, typed);
 }
 
-/* do_splice_to became vfs_splice_read and do_splice_read in 6.5 (6a3f30b8bdd1, "splice: Make do_splice_to() generic and export
- * it") and 6.8. */
+/* 6.1 has do_splice_to, 6.12 and 7.3 do_splice_read (looked up there; which commit renamed it is not known here). */
 #define SPLICE(function)                                                                                            \
 	SEC("?kprobe/" #function)                                                                                   \
 	int BPF_KPROBE(kprobe_entry_##function, struct file *in, loff_t *pos, void *pipe, size_t count)             \
@@ -65,7 +64,7 @@ static __always_inline void splice_looks_up(struct file *in, u64 count, const bo
 SPLICE(do_splice_to)
 SPLICE(do_splice_read)
 
-/* Until 6.4 a splice is a read with a pipe for its destination, so filemap_read is seen. */
+/* 6.12 and 7.3 have it; on 6.1 a splice is a read with a pipe for its destination, so filemap_read is seen. */
 SEC("?kprobe/filemap_splice_read")
 int BPF_KPROBE(kprobe_splice_lookup, struct file *in, loff_t *pos, void *pipe, size_t count)
 {
