@@ -34,10 +34,12 @@ def stack(name, modules):
 
 class Made:
     """A device, who has byte `at` of it ([via below the device]; None: any member may), how it is taken apart again, and how
-    what lies below it is made cold. `name`: as `via` says it; "" where it does not appear (a partition)."""
+    what lies below it is made cold, and byte ranges of it warm. `name`: as `via` says it; "" where it does not appear (a
+    partition)."""
 
-    def __init__(self, device, member, undo, name=None, forget_below=lambda: None):
-        self.device, self.member, self.undo, self.forget_below = device, member, undo, forget_below
+    def __init__(self, device, member, undo, name=None, forget_below=lambda: None, warm_below=None):
+        self.device, self.member, self.undo = device, member, undo
+        self.forget_below, self.warm_below = forget_below, warm_below
         self.name = os.path.basename(device) if name is None else name
 
     def via(self, at):
@@ -64,9 +66,9 @@ def array(level, drives, *more):
 
 @stack("linear", ["dm-mod"])
 def linear(drives):
-    # Pieces smaller than the file, by turns on two drives: the file crosses a border wherever it lies.
-    piece = 8 * MIB // 512
-    table = "".join(f"{n * piece} {piece} linear /dev/{drives[n % 2]} {2048 + n * piece}\n" for n in range(64))
+    # Pieces smaller than a file, by turns on two drives: a file crosses a border wherever it lies.
+    piece = MIB // 512
+    table = "".join(f"{n * piece} {piece} linear /dev/{drives[n % 2]} {2048 + n * piece}\n" for n in range(512))
     device, undo = mapper("linear", table)
     return Made(device, lambda at: [drives[at // 512 // piece % 2]], undo)
 
@@ -180,16 +182,17 @@ def split(drives):
     return Made(f"/dev/{drives[3]}", lambda at: [], lambda: set_limit(before))
 
 
-def on_file(below, folder, offset=0, limit=0):
+def on_file(below, folder, offset=0, limit=0, size=400 * MIB, direct=False):
     """A loop device on a file on ext4 on the device of `below`."""
     os.makedirs(folder, exist_ok=True)
     Ground.make("ext4", below.device)
     Ground.mount("ext4", below.device, folder)
     image = f"{folder}/image"
     with open(image, "wb") as f:
-        os.posix_fallocate(f.fileno(), 0, 400 * MIB)
+        os.posix_fallocate(f.fileno(), 0, size)
     device = sh("losetup", "-f").strip()
-    sh("losetup", "-o", str(offset), *(["--sizelimit", str(limit)] if limit else []), device, image)
+    sh("losetup", "-o", str(offset), *(["--sizelimit", str(limit)] if limit else []),
+       f"--direct-io={'on' if direct else 'off'}", device, image)
 
     def undo():
         sh("losetup", "-d", device)
@@ -199,11 +202,25 @@ def on_file(below, folder, offset=0, limit=0):
     def forget_below():
         forget(image)
         below.forget_below()
-    return Made(device, lambda at: below.via(0).split(" > "), undo, forget_below=forget_below)
+
+    def warm_below(ranges):
+        for begin, end in ranges:
+            read_through(image, begin + offset, end + offset)
+    return Made(device, lambda at: below.via(0).split(" > "), undo, forget_below=forget_below, warm_below=warm_below)
 
 
 def whole_drive(drive):
     return Made(f"/dev/{drive}", lambda at: [], lambda: None)
+
+
+@stack("drive", [])
+def drive_alone(drives):
+    return whole_drive(drives[0])
+
+
+@stack("loop", ["loop"])
+def loop_on_drive(drives):
+    return on_file(whole_drive(drives[1]), "/mnt/below")
 
 
 @stack("loop-offset", ["loop"])
@@ -211,28 +228,14 @@ def loop_offset(drives):
     return on_file(whole_drive(drives[1]), "/mnt/below", offset=5 * MIB + 4096, limit=384 * MIB)
 
 
+@stack("loop-direct", ["loop"])
+def loop_direct(drives):
+    return on_file(whole_drive(drives[1]), "/mnt/below", direct=True)
+
+
 @stack("loop-on-loop", ["loop"])
 def loop_on_loop(drives):
-    lower = on_file(whole_drive(drives[1]), "/mnt/below")
-    # A smaller image fits on the lower loop.
-    os.makedirs("/mnt/middle", exist_ok=True)
-    Ground.make("ext4", lower.device)
-    Ground.mount("ext4", lower.device, "/mnt/middle")
-    image = "/mnt/middle/image"
-    with open(image, "wb") as f:
-        os.posix_fallocate(f.fileno(), 0, 320 * MIB)
-    device = sh("losetup", "-f").strip()
-    sh("losetup", device, image)
-
-    def undo():
-        sh("losetup", "-d", device)
-        sh("umount", "/mnt/middle")
-        lower.undo()
-
-    def forget_below():
-        forget(image)
-        lower.forget_below()
-    return Made(device, lambda at: lower.via(0).split(" > "), undo, forget_below=forget_below)
+    return on_file(on_file(whole_drive(drives[1]), "/mnt/below"), "/mnt/middle", size=320 * MIB)
 
 
 @stack("loop-on-crypt", ["loop", "dm-mod", "dm-crypt", "xts"])

@@ -13,16 +13,13 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
 from ground import (Ground, bytes_in, forget, layers, must, of_file, read_through, resident, same, sh,  # noqa: E402
                     stat_read_bytes, whole)
+from matrix_plan import BUFFERED  # noqa: E402
 from score import Cells, Score, options_of, run_once  # noqa: E402
 
 
 MIB = 1 << 20
 SIZE = 3 * MIB - 4096 * 3 - 1234  # ends inside a page
 WARM = (1 * MIB, 2 * MIB)
-# A way of the reader, and what the result calls it.
-BUFFERED = {"read": "read", "pread": "pread", "readv": "readv", "preadv": "preadv", "threads": "pread", "child": "pread",
-            "aio": "aio", "uring": "io_uring", "uring-fixed": "io_uring", "uring-polled": "io_uring",
-            "uring-workers": "io_uring", "sendfile": "sendfile", "splice": "splice", "copy": "copy_file_range", "nowait": None}
 LEFT_OUT = {("xfs", "copy"): "copy_file_range shares the extents (reflink) and reads nothing"}
 DIRECT = {way: BUFFERED[way] for way in ("read", "pread", "preadv", "threads", "aio", "uring", "uring-fixed", "uring-workers")}
 ADVISED = {"readahead": "pread", "willneed": "pread"}
@@ -198,7 +195,8 @@ class Session:
         self.place.evict(ways)
         result = self.read(ways)
         cells = Cells(ways)
-        cells.check("dropping", lambda: same(layers(of_file(result, self.place.path("dropping"))), {self.place.cold: SIZE}, "layers"))
+        cells.check("dropping", lambda: same(
+            layers(of_file(result, self.place.path("dropping"))), {self.place.cold: SIZE}, "layers"))
 
         def unlinked():
             gone = [f for f in result["files"] if f["reads"]["bytes_returned"] == SIZE and "dropping" not in f["path"]]
@@ -264,11 +262,16 @@ class WholeDevice:
         return cells
 
 
+ON_DRIVE = ("cold", "half_warm", "warm", "direct", "advised", "only_advised", "mapped", "mapped_warm", "empty", "empty_direct",
+            "special")
+ON_LOOP = ("advised", "only_advised", "empty")  # the rest is in the matrix
+
+
 def sessions(ground, reader, places):
     """(name, function) of everything."""
     for place in places:
         session = Session(ground, reader, place)
-        for name in ("cold", "half_warm", "warm", "direct", "advised", "only_advised", "mapped", "mapped_warm", "empty", "empty_direct", "special"):
+        for name in ON_LOOP if place.below else ON_DRIVE:
             yield f"{place.name} {name}", getattr(session, name)
 
 
