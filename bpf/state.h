@@ -26,7 +26,7 @@ SB_STATE struct {
 	__uint(max_entries, 16 * 1024 * 1024); /* set at load time */
 } records SEC(".maps");
 
-SB_STATE struct { /* tgid, and the tids of its threads → 1, or TARGET_LEADER_ENDED */
+SB_STATE struct { /* tgid, and the tids of its threads → 1, or TARGET_… */
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 65536);
 	__type(key, u32);

@@ -57,7 +57,9 @@ struct sector_key {
 
 #define ANY_BIO 1
 
-#define TARGET_LEADER_ENDED 2 /* value of a target whose first thread has ended; else 1 */
+/* Values of a target: 1, or */
+#define TARGET_LEADER_ENDED 2 /* its first thread has ended */
+#define TARGET_ENDED	    3 /* all its threads are ending, and one may still be seen to; kept until the PID is used again */
 
 /* What a task has just said it will submit below a stacked device. */
 struct remap_state {

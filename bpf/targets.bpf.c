@@ -23,9 +23,11 @@ int tracepoint_fork(struct trace_event_raw_sched_process_fork *context)
 	struct sb_task *record;
 	u32 child, one = 1;
 
-	if (!is_target(current_tgid()))
-		return 0;
 	child = context->child_pid;
+	if (!is_target(current_tgid())) {
+		bpf_map_delete_elem(&targets, &child); /* another's now, whoever had this PID */
+		return 0;
+	}
 	if (bpf_map_update_elem(&targets, &child, &one, BPF_ANY))
 		count_loss(SB_LOSS_TASK_STATE);
 	record = task_record(SB_TASK_FORK);
@@ -66,13 +68,18 @@ int tracepoint_exit(void *context)
 		record->faults_minor = BPF_CORE_READ(task, min_flt);
 		record_submit(record);
 	}
-	/* The group's entry goes with the last of its threads, but not before its first one, whose entry it is, has been here. */
+	/* The group's entry goes with the last of its threads, but not before its first one, whose entry it is, has been here. Nor
+	 * where another may come after the last: io_uring's threads leave without having come, since no fork tells of them. */
 	if (tid != tgid)
 		bpf_map_delete_elem(&targets, &tid);
 	group = bpf_map_lookup_elem(&targets, &tgid);
 	if (group && tid == tgid)
 		*group = TARGET_LEADER_ENDED;
-	if (group && *group == TARGET_LEADER_ENDED && BPF_CORE_READ(task, signal, live.counter) == 0)
+	if (!group || *group != TARGET_LEADER_ENDED || BPF_CORE_READ(task, signal, live.counter) != 0)
+		return 0;
+	if (BPF_CORE_READ(task, signal, nr_threads) > 1)
+		*group = TARGET_ENDED;
+	else
 		bpf_map_delete_elem(&targets, &tgid);
 	return 0;
 }

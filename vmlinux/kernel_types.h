@@ -243,6 +243,7 @@ typedef struct {
 } atomic_t;
 struct signal_struct {
 	atomic_t live;
+	int nr_threads;
 };
 struct fs_struct {
 	struct path root;

@@ -14,7 +14,8 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
-from ground import (Ground, drive_name, extents, forget, layers, must, of_file, read_through, same, sh, whole)  # noqa: E402
+from ground import (Ground, bytes_in, drive_name, extents, forget, layers, must, of_file, read_through, resident,  # noqa: E402
+                    same, sh, whole)
 from score import Score, options_of  # noqa: E402
 
 
@@ -34,16 +35,31 @@ def stack(name, modules):
 
 class Made:
     """A device, who has byte `at` of it ([via below the device]; None: any member may), how it is taken apart again, and how
-    what lies below it is made cold, and byte ranges of it warm. `name`: as `via` says it; "" where it does not appear (a
-    partition)."""
+    what lies below it is made cold. `name`: as `via` says it; "" where it does not appear (a partition). `cache`: the page
+    cache below a buffered loop."""
 
-    def __init__(self, device, member, undo, name=None, forget_below=lambda: None, warm_below=None):
+    def __init__(self, device, member, undo, name=None, forget_below=lambda: None, cache=None):
         self.device, self.member, self.undo = device, member, undo
-        self.forget_below, self.warm_below = forget_below, warm_below
+        self.forget_below, self.cache = forget_below, cache
         self.name = os.path.basename(device) if name is None else name
 
     def via(self, at):
         return " > ".join([name for name in [self.name] if name] + self.member(at))
+
+
+class LowerCache:
+    """The pages of a loop's backing file, by their bytes' places on the loop device; `forget_below`: what lies below them."""
+
+    def __init__(self, image, offset, forget_below):
+        self.image, self.offset, self.forget_below = image, offset, forget_below
+
+    def warm(self, ranges):
+        for begin, end in ranges:
+            read_through(self.image, begin + self.offset, end + self.offset)
+        self.forget_below()
+
+    def resident(self):
+        return [(begin - self.offset, end - self.offset) for begin, end in resident(self.image) if end > self.offset]
 
 
 def mapper(name, table):
@@ -203,10 +219,8 @@ def on_file(below, folder, offset=0, limit=0, size=400 * MIB, direct=False):
         forget(image)
         below.forget_below()
 
-    def warm_below(ranges):
-        for begin, end in ranges:
-            read_through(image, begin + offset, end + offset)
-    return Made(device, lambda at: below.via(0).split(" > "), undo, forget_below=forget_below, warm_below=warm_below)
+    return Made(device, lambda at: below.via(0).split(" > "), undo, forget_below=forget_below,
+                cache=None if direct else LowerCache(image, offset, below.forget_below))
 
 
 def whole_drive(drive):
@@ -243,29 +257,47 @@ def loop_on_crypt(drives):
     return on_file(crypt(drives), "/mnt/below")
 
 
-def expected(made, file, ranges):
-    """{via: bytes} of byte ranges of a file, from its extents and the geometry."""
+def expected(made, file, ranges, lower=()):
+    """{via: bytes} of byte ranges of a file, from its extents, the geometry, and the ranges of the device that are resident
+    in the page cache below it."""
     found = collections.Counter()
     places = extents(file)
     for begin, end in ranges:
         for pos, on, size in places:
-            at, stop = max(begin, pos), min(end, pos + size)
-            while at < stop:
-                device_at = on + at - pos
-                step = min(stop - at, CHUNK - device_at % CHUNK)
-                found[made.via(device_at)] += step
-                at += step
+            first, last = on + max(begin, pos) - pos, on + min(end, pos + size) - pos
+            if first >= last:
+                continue
+            cached = bytes_in(lower, first, last)
+            if cached:
+                found[f"{made.name} > page-cache"] += cached
+            for at, stop in without(lower, first, last):
+                while at < stop:
+                    step = min(stop - at, CHUNK - at % CHUNK)
+                    found[made.via(at)] += step
+                    at += step
     return dict(found)
 
 
-def compare(made, found, ranges, file, what, warm=0):
+def without(ranges, begin, end):
+    """What begin to end has beside these ranges, which are in order."""
+    left = []
+    for first, last in ranges:
+        if last <= begin or first >= end:
+            continue
+        if first > begin:
+            left.append((begin, first))
+        begin = last
+    return left + ([(begin, end)] if begin < end else [])
+
+
+def compare(made, found, ranges, file, what, warm=0, lower=()):
     warm_bytes = found.pop("page-cache", 0)
     same(warm_bytes, warm, f"{what}: bytes of the page cache")
     if made.member(0) is None:  # the array chooses
         same(sum(found.values()), sum(e - b for b, e in ranges), f"{what}: bytes of all members in {found}")
         must(all(via.startswith(made.name + " > nvme") for via in found), f"{what}: layers {found}")
     else:
-        same(found, expected(made, file, ranges), f"{what}: layers")
+        same(found, expected(made, file, ranges, lower), f"{what}: layers")
 
 
 PARTS = ("cold", "part", "warm", "direct")  # a file each; all of them are read in one session

@@ -46,6 +46,12 @@ class Capture {
   /// Hooks with what the kernel says of them now.
   [[nodiscard]] std::vector<HookStatus> hooks() const;
   [[nodiscard]] KernelCounts counts() const;
+  /// Reads by aio and io_uring whose end was not seen yet: `without_end` those of processes that have ended, and which
+  /// therefore have none in flight, but for the moment that the kernel takes to end them.
+  struct AsyncReads {
+    std::uint64_t in_flight = 0, without_end = 0;
+  };
+  [[nodiscard]] AsyncReads async_reads() const;
   /// Bytes of bios submitted by the target since open().
   [[nodiscard]] std::uint64_t process_bytes() const;
   /// The weakest tier among the attached hooks that the answer rests on.

@@ -173,7 +173,7 @@ LiveOutcome Live::end(std::optional<int> exit_code) {
   const auto give_up = std::chrono::steady_clock::now() + settle_limit;
   while (exit_code && std::chrono::steady_clock::now() < give_up) {
     state.drain();
-    if (state.capture->counts().requests_in_flight_at_end == 0) break;
+    if (state.capture->counts().requests_in_flight_at_end == 0 && state.capture->async_reads().without_end == 0) break;
     std::this_thread::sleep_for(drain_interval);
   }
   state.drain();
