@@ -95,9 +95,8 @@ constexpr std::uint32_t kTarget = SB_BY_TARGET | SB_FOR_TARGET, kWorker = SB_BY_
 constexpr sb_file_id kModel{11, 8 << 20, 0}, kBacking{12, 8 << 20, 0};
 
 /// 8 threads read 2 MiB tasks from an odd start, cold: windows of 512 KiB, many of them in flight at once.
-Stream chunks(std::uint64_t tasks) {
-  Stream stream;
-  for (std::uint64_t group = 0; group < tasks / 8; ++group) {
+void add_chunks(Stream& stream, std::uint64_t first, std::uint64_t groups) {
+  for (std::uint64_t group = first; group < first + groups; ++group) {
     const auto number = static_cast<std::uint32_t>(group + 1);
     for (std::uint64_t at = 0; at < 16 * M; at += 512 * K) {
       const auto tid = static_cast<std::uint32_t>(100 + at / (2 * M));
@@ -111,6 +110,11 @@ Stream chunks(std::uint64_t tasks) {
       stream.read(kModel, begin, 2 * M, static_cast<std::uint32_t>(100 + i), number);
     }
   }
+}
+
+Stream chunks(std::uint64_t tasks) {
+  Stream stream;
+  add_chunks(stream, 0, tasks / 8);
   return stream;
 }
 
@@ -222,6 +226,46 @@ double processor_seconds() {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) / 1e9;
 }
 
+void feed_all(Attribution& attribution, std::span<const std::byte> records) {
+  while (!records.empty()) {
+    sb_head head;
+    std::memcpy(&head, records.data(), sizeof(head));
+    attribution.feed(records.subspan(0, head.size));
+    records = records.subspan(head.size);
+  }
+}
+
+/// A load that does not end, of a model of 1 TiB again and again: what is held after each tenth of it.
+void measure_long(std::uint64_t records) {
+  const Session whole = session();
+  Attribution attribution({whole.stack, whole.hooks, 4096});
+  constexpr std::uint64_t groups_in_model = 64 * K, step = 1024;
+  Stream stream;
+  stream.bytes.reserve(16 * M);
+  const std::uint64_t before = heap_bytes();
+  std::uint64_t fed = 0, tenths = 0, returned = 0;
+  double took = 0;
+  for (std::uint64_t group = 0; fed < records; group += step) {
+    const std::uint64_t made_before = stream.records;
+    stream.bytes.clear();
+    add_chunks(stream, group % groups_in_model, step);
+    returned += step * 16 * M;
+    const double begin = processor_seconds();
+    feed_all(attribution, stream.bytes);
+    took += processor_seconds() - begin;
+    fed += stream.records - made_before;
+    if (fed * 10 / records == tenths) continue;
+    tenths = fed * 10 / records;
+    std::printf("%-10s %9llu records  %6.2f million records/s  %10llu bytes held\n", "long",
+                static_cast<unsigned long long>(fed), static_cast<double>(fed) / took / 1e6,
+                static_cast<unsigned long long>(heap_bytes() - before));
+    std::fflush(stdout);
+  }
+  const std::uint64_t found = attribution.finish(whole).reads.bytes_returned;
+  std::printf("%-10s %8.2f TiB returned, %s\n", "long", static_cast<double>(found) / static_cast<double>(1024 * G),
+              found == returned ? "as made" : "NOT as made");
+}
+
 void measure(const char* name, const Stream& stream, int repeats) {
   const Session whole = session();
   double best = 0;
@@ -230,13 +274,7 @@ void measure(const char* name, const Stream& stream, int repeats) {
     const std::uint64_t before = heap_bytes();
     Attribution attribution({whole.stack, whole.hooks, 4096});
     const double begin = processor_seconds();
-    const std::span<const std::byte> all(stream.bytes);
-    for (std::size_t at = 0; at < all.size();) {
-      sb_head head;
-      std::memcpy(&head, all.data() + at, sizeof(head));
-      attribution.feed(all.subspan(at, head.size));
-      at += head.size;
-    }
+    feed_all(attribution, stream.bytes);
     const double took = processor_seconds() - begin;
     held = heap_bytes() - before;
     returned = attribution.finish(whole).reads.bytes_returned;
@@ -249,8 +287,13 @@ void measure(const char* name, const Stream& stream, int repeats) {
 
 }  // namespace
 
-/// The best of REPEATS runs (default 5) of each stream; a stream's name as the second argument runs it alone.
+/// The best of REPEATS runs (default 5) of each stream; a stream's name as the second argument runs it alone. `--long
+/// N`: one load of N records instead.
 int main(int argc, char** argv) {
+  if (argc == 3 && std::string_view(argv[1]) == "--long") {
+    measure_long(std::strtoull(argv[2], nullptr, 10));
+    return 0;
+  }
   const int repeats = argc > 1 ? std::max(1, std::atoi(argv[1])) : 5;
   const std::string_view only = argc > 2 ? argv[2] : "";
   const auto run = [&](const char* name, auto&& make, std::uint64_t count) {

@@ -280,6 +280,25 @@ def tiny_ring(g):
          f"page-cache is not proven when records were lost: {layers(result)}")
 
 
+def small_reads(g, *options, **more):
+    return g.run("dd", f"if={g.model}", "of=/dev/null", "bs=512", "status=none", options=options, **more)
+
+
+@scenario(21, "more records than anybody takes in: those taken and those lost are all that were made")
+def overload(g):
+    """Warm reads make a record each, and nothing else does: what a whole run takes in is what any run makes."""
+    read_through(g.model)
+    every = small_reads(g)
+    unchanging(every)
+    must(every["records"]["taken"] > g.size // 512, f"fewer records than reads: {every['records']}")
+    flooded = small_reads(g, "--ring", "4096", lossless=False)
+    unchanging(flooded)
+    must(flooded["records"]["lost"] > 0 and not flooded["complete"], f"nothing was lost: {flooded['records']}")
+    same(sum(flooded["records"].values()), every["records"]["taken"], "records taken and lost")
+    same({k: v for k, v in flooded["losses"].items() if v}, {"ring": flooded["records"]["lost"]}, "losses")
+    must(flooded["reads"]["calls"] + flooded["records"]["lost"] >= every["reads"]["calls"], "reads that nobody counts")
+
+
 @scenario(13, "the kprobe and the fentry tier give the same answers, or say that they lost")
 def tiers(g):
     for tier in ("kprobe", "fentry"):

@@ -71,6 +71,7 @@ void Attribution::feed(std::span<const std::byte> record) {
     ++state.malformed;
     return;
   }
+  if (head->kind != SB_LAYOUT) ++state.taken;
   record = record.first(head->size);
   const auto give = [&]<class Record>(void (State::*on)(const Record&)) {
     if (const auto whole = as<Record>(record))

@@ -109,6 +109,7 @@ AttributionResult Attribution::State::finish(const Session& session) {
   }
   result.ledger = resolver.ledger.lines(session, setup.stack);
   result.children = resolver.ledger.children(session.target_pid);
+  result.records_taken = taken;
   result.losses = {{"ring", losses[SB_LOSS_RING]},
                    {"task_state", losses[SB_LOSS_TASK_STATE]},
                    {"request_state", losses[SB_LOSS_REQUEST_STATE]},

@@ -72,6 +72,7 @@ struct AttributionResult {
   std::map<std::string, std::uint64_t> losses;     ///< every class, also those that are 0
   std::map<std::string, std::uint64_t> recovered;  ///< missed by one hook, seen by another
   std::map<std::string, std::uint64_t> edges;
+  std::uint64_t records_taken = 0;  ///< of those that the kernel side made; losses["ring"] are the others
   ReadTotals reads;
   std::vector<ServedBy> served_by;  ///< sorted by bytes, largest first; sum of bytes == reads.bytes_returned
   MmapFills mmap;

@@ -77,6 +77,7 @@ struct Attribution::State {
   std::unordered_map<std::uint32_t, std::uint32_t> last_returned;  ///< TID → its latest read that has ended
   std::set<std::uint32_t> asynchronous;                            ///< TIDs whose reads do not end in their order
   std::uint64_t malformed = 0;
+  std::uint64_t taken = 0;
   std::uint32_t last_process = 0;
 
   // Buffers of the functions above, kept for their memory.

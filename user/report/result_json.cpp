@@ -205,6 +205,7 @@ Tree counters_tree(const Session& session) {
 }  // namespace
 
 Tree result_tree(const AttributionResult& result, const Session& session, std::string_view tool) {
+  const Knows known = knows(result);
   Tree tree{{"schema", result_schema}, {"tool", as_utf8(tool)}};
   put_text(tree, "kernel", session.kernel);
   tree["host"] = clean(session.host);
@@ -219,8 +220,9 @@ Tree result_tree(const AttributionResult& result, const Session& session, std::s
   tree["losses"] = counts(result.losses);
   tree["recovered"] = counts(result.recovered);
   tree["edges"] = counts(result.edges);
+  if (known == Knows::calls)
+    tree["records"] = Tree{{"taken", result.records_taken}, {"lost", result.losses.at("ring")}};
   tree["warnings"] = texts(session.warnings);
-  const Knows known = knows(result);
   tree["reads"] = reads_tree(result.reads, known);
   if (known == Knows::calls) tree["reads"]["by_method"] = counts(result.reads.by_method);
   tree["served_by"] = served_tree(result.served_by, known);
