@@ -1,4 +1,4 @@
-"""The guest's NVMe drives: a sparse file each, with limits that can change while the guest runs."""
+"""The guest's drives: a sparse file each, with limits that can change while the guest runs."""
 
 import tempfile
 from dataclasses import dataclass, field
@@ -7,6 +7,8 @@ from problem import Problem
 from qmp import QemuGone
 
 LIMITS = ("iops", "bps")
+# Devices of QEMU's that a drive can be, and the guest's driver.
+DRIVERS = {"nvme": "nvme", "virtio-blk-pci": "virtio_blk"}
 
 
 @dataclass
@@ -14,6 +16,7 @@ class Drive:
     number: int
     size: int
     limits: dict
+    device: str = "nvme"  # one of DRIVERS, and properties of it: "nvme,logical_block_size=4096"
     # A file without a name: it goes when this process and QEMU have gone, however they end.
     file: object = field(default_factory=tempfile.TemporaryFile)
 
@@ -24,6 +27,10 @@ class Drive:
     def name(self):
         return f"nv{self.number}"
 
+    @property
+    def driver(self):
+        return DRIVERS[self.device.partition(",")[0]]
+
     def arguments(self):
         throttle = "".join(f",throttling.{key}-total={value}" for key, value in self.limits.items() if value)
         path = f"/proc/self/fd/{self.file.fileno()}"
@@ -31,7 +38,7 @@ class Drive:
             "-drive", f"file={path},if=none,id={self.name},format=raw,cache=unsafe{throttle}",
             # Behind a root port, as real drives are: only there has the drive a PCIe link to show.
             "-device", f"pcie-root-port,id=port{self.number},chassis={self.number + 1},slot={self.number + 1}",
-            "-device", f"nvme,bus=port{self.number},drive={self.name},serial={self.name}",
+            "-device", f"{self.device},bus=port{self.number},drive={self.name},serial={self.name}",
         ]  # fmt: skip
 
 

@@ -15,9 +15,8 @@ from problem import Problem
 
 HERE = Path(__file__).resolve().parent
 
-# What the guest loads before it can see the host's files, and what it loads meanwhile.
+# What the guest loads before it can see the host's files; meanwhile it loads its drives' drivers.
 FIRST_MODULES = ("virtio_pci", "9pnet_virtio", "9p", "virtio_console")
-DRIVE_MODULES = ("nvme",)
 
 # The busybox applets that the guest's own scripts call.
 APPLETS = (
@@ -33,6 +32,7 @@ class Job:
     folder: Path  # where the command starts
     visible: list  # host folders to be seen at their own path, even below a tmpfs of the guest
     drives: int
+    drivers: list
     has_out: bool
     modules_root: Path
     end: str = field(default_factory=lambda: f"<end of output {secrets.token_hex(16)}>")
@@ -61,7 +61,7 @@ def write(path, kernel, job):
     image.file("init", (HERE / "guest-init").read_bytes(), executable=True)
 
     first = closure(kernel, FIRST_MODULES)
-    drive = [module for module in closure(kernel, DRIVE_MODULES) if module not in first] if job.drives else []
+    drive = [module for module in closure(kernel, job.drivers) if module not in first] if job.drives else []
     for group, modules in (("first", first), ("drive", drive)):
         for number, module in enumerate(modules):
             image.file(f"modules/{group}/{number:02}-{module.name}", module.read_bytes())
