@@ -93,6 +93,84 @@ static __always_inline struct sb_device_count *counts_of(u32 slot)
 	return bpf_map_lookup_elem(&device_counts, &slot);
 }
 
+/* The position in a backing file is what joins where a driver reads with a kiocb of its own. */
+static __always_inline void note_backing(struct gendisk *disk, u32 dev)
+{
+	struct loop_device *loop = BPF_CORE_READ(disk, private_data);
+	struct backing_of backing = {.dev = dev};
+	struct sb_file_id id;
+	struct file_key key;
+	struct file *file;
+
+	if (!bpf_core_type_exists(struct loop_device))
+		return;
+	file = BPF_CORE_READ(loop, lo_backing_file);
+	if (!file)
+		return;
+	id = inode_id(BPF_CORE_READ(file, f_mapping, host), false);
+	key = file_key(id);
+	key.generation = 0;
+	backing.offset = BPF_CORE_READ(loop, lo_offset);
+	bpf_map_update_elem(&backing_files, &key, &backing, BPF_ANY);
+}
+
+static __always_inline void send_device(struct gendisk *disk, u32 dev, u64 diskseq)
+{
+	struct sb_device *record = record_reserve(struct sb_device);
+
+	if (!record)
+		return;
+	record_begin(&record->head, SB_DEVICE, sizeof(*record), 0, bpf_ktime_get_ns());
+	record->diskseq = diskseq;
+	record->dev = dev;
+	record->pad = 0;
+	BPF_CORE_READ_INTO(&record->name, disk, disk_name);
+	record_submit(record);
+}
+
+/* The disk's number is not known, or stood for another device before. A function of its own: it is rarely wanted. */
+static __noinline struct tracked_device *device_made(struct gendisk *disk, u32 dev)
+{
+	struct tracked_device *known = bpf_map_lookup_elem(&devices, &dev), fresh = {};
+	u64 diskseq = BPF_CORE_READ(disk, diskseq), before, *slot;
+	u32 zero = 0;
+
+	if (known) {
+		before = known->diskseq;
+		if (__sync_val_compare_and_swap(&known->diskseq, before, diskseq) != before || !before)
+			return known; /* another processor has said so, or there is nothing to compare with */
+	} else {
+		slot = bpf_map_lookup_elem(&slots, &zero);
+		if (!slot)
+			return NULL;
+		fresh.slot = __sync_fetch_and_add(slot, 1);
+		fresh.diskseq = diskseq;
+		fresh.serves_backing = BPF_CORE_READ(disk, major) == LOOP_MAJOR;
+		fresh.stacked = !BPF_CORE_READ(disk, queue, mq_ops);
+		if (fresh.slot >= MAX_DEVICES || bpf_map_update_elem(&devices, &dev, &fresh, BPF_NOEXIST)) {
+			known = bpf_map_lookup_elem(&devices, &dev); /* another processor was faster, or there is no room */
+			if (!known)
+				count_loss(SB_LOSS_REQUEST_STATE);
+			return known;
+		}
+	}
+	if (BPF_CORE_READ(disk, major) == LOOP_MAJOR)
+		note_backing(disk, dev);
+	send_device(disk, dev, diskseq);
+	return bpf_map_lookup_elem(&devices, &dev);
+}
+
+/* What is known of a disk; one that was made since the session began becomes known. NULL: one without a number (a path of
+ * NVMe multipath), or one too many. */
+static __always_inline struct tracked_device *device_of(struct gendisk *disk, u32 dev, const bool typed)
+{
+	struct tracked_device *known = bpf_map_lookup_elem(&devices, &dev);
+
+	if (!dev || (known && known->diskseq == FIELD(disk, diskseq)))
+		return known;
+	return device_made(disk, dev);
+}
+
 /* A read bio for a device without requests: what the device counts. */
 static __always_inline void count_passed_on(struct tracked_device *device, u32 bytes, u32 flags)
 {

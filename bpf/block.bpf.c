@@ -24,6 +24,20 @@ static __always_inline bool segment_place(const struct bio_vec *segment, struct 
 	return true;
 }
 
+/* Whether a segment is a page of swap: one of no file, that carries its place in swap. So is one on its way out. */
+static __always_inline bool segment_swap(const struct bio_vec *segment, bool out, u64 *entry)
+{
+	struct folio *folio = page_folio(segment->bv_page);
+	u64 flags = folio_flags(folio);
+
+	if (!folio_has(flags, PAGE_FLAG(PG_swapbacked___any)))
+		return false;
+	if (out ? !folio_has(flags, PAGE_FLAG(PG_swapcache___any)) : BPF_CORE_READ(folio, mapping) != NULL)
+		return false;
+	*entry = (u64)BPF_CORE_READ(folio, private);
+	return *entry != 0;
+}
+
 static __always_inline struct bio_vec segment_of(struct bio_vec *segments, u32 i)
 {
 	struct bio_vec segment = {};
@@ -118,6 +132,28 @@ static __always_inline bool reads_device_directly(struct task_state *state)
 	return call && (call->flags & (both | SB_READ_PAGE_CACHE)) == both;
 }
 
+/* A page goes out to swap: whatever was read from its place there is of no more use. */
+static __always_inline void swap_written(struct bio *bio, const bool typed)
+{
+	const struct file_key any_swap = {.ino = SB_SWAP_INO};
+	struct bio_vec first;
+	struct walk walk = {};
+	u64 entry;
+
+	if (!bpf_map_lookup_elem(&files, &any_swap)) /* nobody of the target has read from memory that can be swapped */
+		return;
+	first = segment_of(FIELD(bio, bi_io_vec), 0);
+	if (!first.bv_page || !segment_swap(&first, true, &entry))
+		return;
+	walk.id = swap_area(entry, &walk.part.file_pos);
+	walk.part.bytes = FIELD(bio, bi_iter.bi_size);
+	walk.flags = SB_BIO_SWAP | SB_BIO_WRITE | SB_BIO_FIRST;
+	walk.bio = (u64)bio;
+	walk.tid = current_tid();
+	walk.tgid = current_tgid();
+	send_part(&walk);
+}
+
 static __always_inline void bio_submitted(struct bio *bio, const bool typed)
 {
 	u32 opf = FIELD(bio, bi_opf), dev, bytes;
@@ -131,10 +167,13 @@ static __always_inline void bio_submitted(struct bio *bio, const bool typed)
 	struct bio_vec first;
 	bool meta;
 	struct walk walk = {};
-	u64 pos = 0;
+	u64 pos = 0, entry;
 
-	if ((opf & REQ_OP_MASK) != REQ_OP_READ)
+	if ((opf & REQ_OP_MASK) != REQ_OP_READ) {
+		if ((opf & REQ_OP_MASK) == REQ_OP_WRITE)
+			swap_written(bio, typed);
 		return;
+	}
 	bytes = FIELD(bio, bi_iter.bi_size);
 	if (!bytes)
 		return;
@@ -149,7 +188,10 @@ static __always_inline void bio_submitted(struct bio *bio, const bool typed)
 	first = segment_of(walk.segments, 0);
 	if (segment_place(&first, &inode, &pos) && BPF_CORE_READ(inode, i_sb, s_magic) == BDEVFS_MAGIC)
 		meta = true;
-	if (state && (state->direct_bio == (u64)bio || (state->direct_bio == ANY_BIO && !meta))) {
+	if (!inode && !meta && segment_swap(&first, false, &entry)) {
+		walk.id = swap_area(entry, &pos);
+		walk.flags |= SB_BIO_SWAP;
+	} else if (state && (state->direct_bio == (u64)bio || (state->direct_bio == ANY_BIO && !meta))) {
 		state->direct_bio = 0;
 		walk.id = state->direct_file;
 		walk.file_size = state->direct_size;
@@ -181,7 +223,7 @@ static __always_inline void bio_submitted(struct bio *bio, const bool typed)
 	disk = FIELD(bdev, bd_disk);
 	walk.dev = disk_dev(disk, typed);
 	dev = walk.dev;
-	device = bpf_map_lookup_elem(&devices, &dev);
+	device = device_of(disk, dev, typed);
 	if (device && device->stacked) {
 		queue = FIELD(disk, queue);
 		if (!FIELD(queue, mq_ops)) {
@@ -192,7 +234,9 @@ static __always_inline void bio_submitted(struct bio *bio, const bool typed)
 	if (!(walk.flags & (SB_BY_TARGET | SB_BY_WORKER))) {
 		struct file_key key = file_key(walk.id);
 
-		if (!(walk.flags & SB_BIO_FILE) || !bpf_map_lookup_elem(&files, &key))
+		if (walk.flags & SB_BIO_SWAP)
+			key.generation = 0; /* any area */
+		if (!(walk.flags & (SB_BIO_FILE | SB_BIO_SWAP)) || !bpf_map_lookup_elem(&files, &key))
 			return;
 	}
 	if (opf & (1U << bpf_core_enum_value(enum req_flag_bits, __REQ_RAHEAD___any)))
@@ -298,10 +342,12 @@ static __always_inline void account_completion(u64 address, struct request_state
 	if (counts) {
 		counts->target_read_bytes += target;
 		counts->other_read_bytes += bytes - target;
-		if (target)
-			counts->target_read_requests++;
-		else
-			counts->other_read_requests++;
+		if (!(flags & SB_REQUEST_PARTIAL)) { /* as the kernel counts: when the last part is done */
+			if (state->target_bytes)
+				counts->target_read_requests++;
+			else
+				counts->other_read_requests++;
+		}
 	}
 	if (state->flags & REQUEST_WATCHED)
 		send_request(address, state, bytes, status, flags, now);
@@ -353,7 +399,7 @@ static __always_inline void request_issued(struct request *request, const bool t
 	if (op != REQ_OP_READ || !disk)
 		return;
 	fresh.dev = disk_dev(disk, typed);
-	device = bpf_map_lookup_elem(&devices, &fresh.dev);
+	device = device_of(disk, fresh.dev, typed);
 	if (!device)
 		return;
 	now = bpf_ktime_get_ns();

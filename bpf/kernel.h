@@ -18,6 +18,8 @@
 #define O_DIRECT_FLAG 040000
 #endif
 #define BDEVFS_MAGIC 0x62646576
+#define LOOP_MAJOR 7
+#define SWAP_TYPE_SHIFT 58 /* of a swp_entry_t: BITS_PER_XA_VALUE - MAX_SWAPFILES_SHIFT, 64 bits */
 
 /* One step to a field of the kernel's. A program whose arguments carry types (fentry, fexit, tp_btf) reads memory itself; a
  * kprobe has bare addresses and asks a helper for every step, which costs a hundred instructions. `typed` is a constant in
@@ -164,17 +166,20 @@ static __always_inline u64 folio_flags(struct folio *folio)
 	return BPF_CORE_READ(folio, flags);
 }
 
+/* Whether a flag is set; `bit` as CO-RE found it, 0 where the kernel has no such flag (bit 0 is PG_locked). */
+static __always_inline bool folio_has(u64 flags, u64 bit)
+{
+	return bit && flags & (1ULL << bit);
+}
+#define PAGE_FLAG(flag) (bpf_core_enum_value_exists(enum pageflags, flag) ? bpf_core_enum_value(enum pageflags, flag) : 0)
+
 /* Bytes of a folio. The order of a large one moved from _folio_order to the low byte of _flags_1 in 6.6 (ebc1baf5c9b4,
  * "mm: free up a word in the first tail page"). */
 static __always_inline u64 folio_bytes(struct folio *folio)
 {
-	u64 head_bit = bpf_core_enum_value_exists(enum pageflags, PG_head___any)
-			       ? bpf_core_enum_value(enum pageflags, PG_head___any)
-			       : 0;
-	u64 flags = folio_flags(folio);
 	u32 order = 0;
 
-	if (head_bit && (flags & (1ULL << head_bit))) {
+	if (folio_has(folio_flags(folio), PAGE_FLAG(PG_head___any))) {
 		struct folio___order *older = (void *)folio;
 		struct folio___flags_1 *newer = (void *)folio;
 
@@ -184,6 +189,15 @@ static __always_inline u64 folio_bytes(struct folio *folio)
 			order = BPF_CORE_READ(newer, _flags_1) & 0xff;
 	}
 	return 1ULL << (page_shift + (order & 31));
+}
+
+/* The swap area of a swp_entry_t, as a file, and the place in it. */
+static __always_inline struct sb_file_id swap_area(u64 entry, u64 *pos)
+{
+	struct sb_file_id id = {.ino = SB_SWAP_INO, .generation = entry >> SWAP_TYPE_SHIFT};
+
+	*pos = (entry & ((1ULL << SWAP_TYPE_SHIFT) - 1)) << page_shift;
+	return id;
 }
 
 /* The whole disk of a bio or request. A partition's bio carries the partition until it is remapped. */

@@ -21,6 +21,8 @@ enum sb_kind {
 	SB_FILE = 7,    /* struct sb_file_name: how a file of the target is called */
 	SB_REMAP = 8,   /* struct sb_remap: a stacked device (dm, md) passes a part of a bio on to a device below */
 	SB_LAYOUT = 9,  /* struct sb_layout: said by user space: where a file has no bytes on a device */
+	SB_DEVICE = 10, /* struct sb_device: a device that was made, or set up anew, during the session */
+	SB_SWAPPED = 11, /* struct sb_swapped: a page of a file in memory (tmpfs) comes back from swap */
 };
 
 struct sb_head {
@@ -56,7 +58,7 @@ enum sb_method {
 #define SB_READ_PAGE_CACHE 0x01 /* filemap_read ran for this call: it returned bytes of `file`'s page cache */
 #define SB_READ_DIRECT     0x02 /* the file was open for direct I/O */
 #define SB_READ_BLKDEV     0x04 /* a block device was read, not a regular file */
-#define SB_READ_IN_MEMORY  0x20 /* NO_PAGES, and every page of the file was in memory: no hole, nothing in swap */
+#define SB_READ_IN_MEMORY  0x20 /* NO_PAGES, and the file has no hole: what was in swap has an sb_swapped, the rest was in memory */
 #define SB_READ_SPLICE     0x10 /* a step of sendfile, splice or copy_file_range */
 #define SB_READ_NO_PAGES   0x08 /* the file system keeps no page cache that filemap_read serves (tmpfs and the like) */
 
@@ -89,6 +91,8 @@ struct sb_read {
 #define SB_BIO_FIRST  0x0100 /* the first, or only, record of this bio; the others follow at once */
 #define SB_BIO_CUT    0x0200 /* the bio has more parts than could be said: the rest of its bytes has no file range */
 #define SB_BIO_ASYNC  0x0400 /* the read it belongs to may outlive the task that began it */
+#define SB_BIO_SWAP   0x1000 /* pages of swap: `file` is the swap area (SB_SWAP_INO), `file_pos` the place in it */
+#define SB_BIO_WRITE  0x2000 /* SWAP only: written, so what the place held before is gone */
 #define SB_BIO_STACKED 0x0800 /* the device has no requests of its own: it passes the bio on to those below (dm, md) */
 /* sb_fill.flags: how */
 #define SB_FILL_READAHEAD 0x0010 /* read_pages: a run of new folios */
@@ -112,6 +116,9 @@ struct sb_bio {
 	__u32 flags;
 	__u32 reader;            /* the task whose number `read` is; 0: head.tid */
 };
+
+/* A swap area as a file: no file system has device number 0. The area's number is the generation. */
+#define SB_SWAP_INO 1
 
 /* Bytes [old_sector * 512, + bytes) of a stacked device are bytes [sector * 512, + bytes) of a device below. */
 struct sb_remap {
@@ -192,6 +199,29 @@ struct sb_layout {
 	struct sb_file_id file;
 	__u32 extent; /* enum sb_extent */
 	__u32 pad;
+};
+
+/* A device number stands for this device from now on. Sent before any other record of it. */
+struct sb_device {
+	struct sb_head head;
+	__u64 diskseq; /* no two devices of a boot have the same */
+	__u32 dev;
+	__u32 pad;
+	char name[32];
+};
+
+/* The page at [pos, + bytes) of a file in memory is at [swap_pos, + bytes) of a swap area, and about to come back from there. */
+struct sb_swapped {
+	struct sb_head head;
+	__u64 pos;
+	__u64 swap_pos;
+	__u64 bytes;
+	struct sb_file_id file;
+	struct sb_file_id swap;
+	__u32 tgid;
+	__u32 read;   /* as in sb_bio */
+	__u32 flags;  /* SB_BY_* */
+	__u32 reader; /* as in sb_bio */
 };
 
 enum sb_task_event { SB_TASK_FORK = 1, SB_TASK_EXIT = 2 };

@@ -81,7 +81,7 @@ static __always_inline void bio_resubmitted(struct bio *bio, const bool typed)
 	bytes = FIELD(bio, bi_iter.bi_size);
 	disk = FIELD(bdev, bd_disk);
 	dev = disk_dev(disk, typed);
-	device = bpf_map_lookup_elem(&devices, &dev);
+	device = device_of(disk, dev, typed);
 	parent = parent_of(bio, &address);
 	if (parent) {
 		flags = parent->flags & SB_FOR_TARGET;

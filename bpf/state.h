@@ -49,10 +49,17 @@ SB_STATE struct { /* kiocb address → */
 
 SB_STATE struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 4096);
+	__uint(max_entries, MAX_DEVICES);
 	__type(key, u32);
 	__type(value, struct tracked_device);
 } devices SEC(".maps");
+
+SB_STATE struct { /* the next slot that no device has */
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u64);
+} slots SEC(".maps");
 
 SB_STATE struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -99,7 +106,7 @@ SB_STATE struct { /* tid → */
 
 SB_STATE struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 4096);
+	__uint(max_entries, MAX_DEVICES);
 	__type(key, u32);
 	__type(value, struct sb_device_count);
 } device_counts SEC(".maps");

@@ -15,6 +15,7 @@ struct tracked_device {
 	__u32 slot;          /* into device_counts */
 	__u16 serves_backing; /* 1: its requests are served by reading a file (a loop device) */
 	__u16 stacked;        /* 1: it may have no requests of its own (dm, md) */
+	__u64 diskseq;        /* which device has this number; 0: not known */
 };
 
 struct tracked_file {
@@ -54,6 +55,8 @@ struct sector_key {
 	__u32 dev;
 	__u32 pad;
 };
+
+#define MAX_DEVICES 4096 /* slots of device_counts */
 
 #define ANY_BIO 1
 

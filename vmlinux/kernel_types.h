@@ -143,7 +143,7 @@ struct readahead_control {
 	unsigned int _nr_pages;
 };
 
-enum pageflags { PG_head___any };
+enum pageflags { PG_head___any, PG_swapbacked___any, PG_swapcache___any };
 struct page {
 	unsigned long flags;
 	unsigned long compound_head;
@@ -155,6 +155,7 @@ struct folio {
 	unsigned long flags;
 	struct address_space *mapping;
 	unsigned long index;
+	void *private;
 };
 struct folio___memdesc { /* since 6.18 */
 	struct {
@@ -185,7 +186,11 @@ struct block_device {
 	dev_t bd_dev;
 };
 struct gendisk {
+	int major;
+	char disk_name[32];
 	struct block_device *part0;
+	void *private_data;
+	u64 diskseq;
 	struct request_queue *queue;
 };
 struct bio {
@@ -216,6 +221,10 @@ struct nvme_request {
 
 struct iomap_dio {
 	struct kiocb *iocb;
+};
+struct loop_device {
+	loff_t lo_offset;
+	struct file *lo_backing_file;
 };
 struct loop_cmd {
 	long ret;

@@ -12,6 +12,7 @@ namespace servedby {
 namespace {
 
 constexpr std::uint64_t kSector = 512;
+constexpr unsigned kOwnMajor = 0xfff;  ///< numbers of our own, for devices whose number stood for another before
 constexpr std::uint64_t kMostOfACall = 0x7ffff000;  ///< MAX_RW_COUNT with pages of 4 KiB: no call returns more
 
 /// No read call is open for longer than this, as far as others' fills of its pages are concerned.
@@ -94,6 +95,10 @@ void Attribution::feed(std::span<const std::byte> record) {
       return give(&State::on_remap);
     case SB_LAYOUT:
       return give(&State::on_layout);
+    case SB_DEVICE:
+      return give(&State::on_device);
+    case SB_SWAPPED:
+      return give(&State::on_swapped);
     case SB_TASK:
       return give(&State::on_task);
     case SB_FILE:
@@ -101,6 +106,13 @@ void Attribution::feed(std::span<const std::byte> record) {
     default:
       return;
   }
+}
+
+std::vector<Device> Attribution::made() const {
+  std::vector<Device> devices;
+  for (const auto& [dev, device] : state_->made)
+    if (device_major(dev) != kOwnMajor) devices.push_back(device);
+  return devices;
 }
 
 AttributionResult Attribution::finish(const Session& session) { return state_->finish(session); }
@@ -171,9 +183,11 @@ void Attribution::State::got(const sb_read& read, Listing& listing, std::uint64_
       resolver.ledger.process.from_servers += to - from;
     } else if (!paged && (read.flags & SB_READ_NO_PAGES) != 0) {
       const bool there = (read.flags & SB_READ_IN_MEMORY) != 0;
-      slices.push_back(
-          {from, to,
-           there ? resolver.causes.ended(End::page_cache) : resolver.causes.ended(End::unknown, Why::no_page_cache)});
+      const CauseId absent = there ? resolver.causes.ended(End::page_cache)
+                                   : resolver.causes.ended(End::unknown, Why::no_page_cache);
+      File& file = resolver.file(resolver.file_index(FileKey(read.file)));
+      resolver.settle_swapped(file, from, to);
+      resolver.consume(file, from, to, {read.begin_ns, read.head.tid, read.read, absent}, 0, slices);
     } else if (!paged && (is_direct || call != direct.end())) {
       resolver.place(resolver.file(resolver.file_index(FileKey(read.file))), from, to, Why::direct_unseen, slices);
     } else {
@@ -197,6 +211,7 @@ void Attribution::State::on_bio(const sb_bio& bio) {
   ProcessParts& process = resolver.ledger.process;
   const bool counted = (bio.flags & SB_BY_TARGET) != 0, meta = (bio.flags & SB_BIO_META) != 0;
   if ((bio.flags & SB_BIO_STACKED) != 0) passed_on(bio.dev, bio.bytes, bio.flags);
+  if ((bio.flags & SB_BIO_WRITE) != 0) return swap_written(bio);
   if (counted) process.traced += bio.bytes;
   const std::uint64_t within =
       bio.file_pos >= bio.file_size ? 0 : std::min<std::uint64_t>(bio.bytes, bio.file_size - bio.file_pos);
@@ -216,6 +231,12 @@ void Attribution::State::on_bio(const sb_bio& bio) {
     }
     return;
   }
+  if ((bio.flags & SB_BIO_SWAP) != 0) {
+    if (counted) process.swap += bio.bytes;
+    const auto owner = static_cast<std::uint8_t>((bio.flags & SB_FOR_TARGET) != 0 ? kForTarget : 0);
+    const std::uint32_t file = resolver.file_index(FileKey(bio.file));
+    return submit(bio, resolver.file(file).fills, file, bio.bytes, owner);
+  }
   // A block device's own pages have a range too: they may be returned to somebody who reads the device as a file.
   if ((bio.flags & SB_BIO_FILE) == 0 && !(meta && bio.file.ino != 0)) {
     if (counted) (meta ? process.metadata : process.other) += bio.bytes;
@@ -234,6 +255,14 @@ void Attribution::State::on_bio(const sb_bio& bio) {
   if (counted && !meta && bio.read == 0 && (bio.flags & SB_BY_ADVICE) == 0) owner |= kMapped;
   const std::uint32_t file = resolver.file_index(FileKey(bio.file));
   submit(bio, resolver.file(file).fills, file, within, owner);
+}
+
+/// What was read from a place in swap, and not wanted, is no more.
+void Attribution::State::swap_written(const sb_bio& bio) {
+  File& swap = resolver.file(resolver.file_index(FileKey(bio.file)));
+  runs.clear();
+  swap.fills.take(bio.file_pos, bio.file_pos + bio.bytes, runs);
+  resolver.dispose(swap, runs, "completion_by_refill");
 }
 
 /// `within` bytes of a bio are read into the pages, or for the call, that `fills` describes.
@@ -399,6 +428,39 @@ void Attribution::State::on_layout(const sb_layout& layout) {
   if (layout.extent == SB_EXTENT_HOLE) file.layout->add(layout.begin, layout.end, End::hole);
   if (layout.extent == SB_EXTENT_UNWRITTEN) file.layout->add(layout.begin, layout.end, End::unwritten);
   if (layout.extent == SB_EXTENT_INLINE) file.layout->add(layout.begin, layout.end, End::in_inode);
+}
+
+void Attribution::State::on_device(const sb_device& record) {
+  Device device;
+  device.dev = record.dev;
+  device.name = std::string(record.name, strnlen(record.name, sizeof(record.name)));
+  device.kind = kind_of_disk(device.name);
+  device.diskseq = record.diskseq;
+  unsigned& devices = devices_of_number[record.dev];
+  DeviceNumber number = record.dev;
+  if (const Device* known = setup.stack.find(record.dev)) {
+    // A loop device that had no file was nothing yet.
+    if (devices == 0) devices = known->kind == DeviceKind::loop && !known->loop ? 0 : 1;
+    if (++devices == 1) return;
+    number = device_number(kOwnMajor, static_cast<unsigned>(made.size()));
+    device.name += "#" + std::to_string(devices);
+    resolver.causes.becomes(record.dev, number);
+  } else {
+    devices = 1;
+  }
+  made[number] = device;
+  setup.stack.devices[number] = std::move(device);
+}
+
+void Attribution::State::on_swapped(const sb_swapped& record) {
+  if (record.bytes == 0 || !end_of(record.pos, record.bytes) || !end_of(record.swap_pos, record.bytes) || record.file.ino == 0) {
+    ++malformed;
+    return;
+  }
+  Swapped swapped{record.bytes, record.swap_pos, resolver.file_index(FileKey(record.swap)), 0, record.read, 0};
+  if (record.read != 0) swapped.tid = reader_of(record);
+  if (record.read == 0 && (record.flags & SB_BY_ADVICE) == 0) swapped.owner = kMapped;
+  resolver.file(resolver.file_index(FileKey(record.file))).swapped[record.pos] = swapped;
 }
 
 void Attribution::State::on_task(const sb_task& task) {

@@ -47,6 +47,9 @@ class Attribution {
   /// look at the file feeds its sb_layout records first; once looked at, it is not asked for again.
   [[nodiscard]] std::optional<UnplacedFile> unplaced(std::span<const std::byte> record) const;
 
+  /// Devices that were made since the session began, whose numbers were free before. Their counters began at 0.
+  [[nodiscard]] std::vector<Device> made() const;
+
   /// Ends the session. `session` brings the counters, losses and hooks as they stood at its end. Call once.
   [[nodiscard]] AttributionResult finish(const Session& session);
 

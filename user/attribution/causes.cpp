@@ -27,6 +27,8 @@ const char* why_text(Why why) {
       return "how the device's backing file was read was not seen";
     case Why::too_deep:
       return "more layers below each other than can be followed";
+    case Why::device_unseen:
+      return "a device that was not known";
     case Why::events_lost:
       return "events were lost";
   }
@@ -34,7 +36,7 @@ const char* why_text(Why why) {
 }
 
 bool Causes::served_by_file(DeviceNumber dev) const {
-  const Device* device = stack_.find(dev);
+  const Device* device = stack_.find(now(dev));
   return device != nullptr && device->kind == DeviceKind::loop;
 }
 
@@ -53,14 +55,17 @@ CauseId Causes::intern(Cause cause) {
 
 CauseId Causes::ended(End end, Why why, bool warmed) { return intern({{}, end, why, warmed}); }
 
-CauseId Causes::device(DeviceNumber dev) {
+CauseId Causes::device(DeviceNumber number) {
+  const DeviceNumber dev = now(number);
   if (const auto found = device_.find(dev); found != device_.end()) return found->second;
   const CauseId id = served_by_file(dev) ? intern({{dev}, End::unknown, Why::backing_unseen, false})
                                          : intern({{dev}, End::device, Why::none, false});
   return device_[dev] = id;
 }
 
-CauseId Causes::below(DeviceNumber dev, CauseId lower) {
+CauseId Causes::below(DeviceNumber dev, CauseId lower) { return put_above(now(dev), lower); }
+
+CauseId Causes::put_above(DeviceNumber dev, CauseId lower) {
   const std::uint64_t key = std::uint64_t{dev} << 32 | lower;
   if (const auto found = below_.find(key); found != below_.end()) return found->second;
   Cause cause = causes_[lower];
@@ -78,11 +83,12 @@ CauseId Causes::below(DeviceNumber dev, CauseId lower) {
 CauseId Causes::under(PathId path, CauseId lower) {
   if (path == 0) return lower;
   const std::vector<DeviceNumber>& devices = paths_[path];
-  for (auto dev = devices.rbegin(); dev != devices.rend(); ++dev) lower = below(*dev, lower);
+  for (auto dev = devices.rbegin(); dev != devices.rend(); ++dev) lower = put_above(*dev, lower);
   return lower;
 }
 
-PathId Causes::append(PathId path, DeviceNumber dev) {
+PathId Causes::append(PathId path, DeviceNumber number) {
+  const DeviceNumber dev = now(number);
   if (paths_[path].size() >= kMaxDepth) return path;
   const std::uint64_t key = std::uint64_t{path} << 32 | dev;
   if (const auto found = appended_.find(key); found != appended_.end()) return found->second;

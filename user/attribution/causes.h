@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -22,6 +23,7 @@ enum class End : std::uint8_t {
   server,      ///< the server of a file system without a device; the last of the list is that file system's number
   page_cache,  ///< the page cache of the file below it (of the target's own file where the list is empty)
   hole,        ///< nothing: the file has no storage there
+  swap,        ///< swap, of a file in memory
   unwritten,   ///< nothing: allocated and never written
   in_inode,    ///< the inode itself, or the file system's own tree
   unknown,
@@ -33,13 +35,14 @@ enum class Why : std::uint8_t {
   fill_hook_off,
   bio_hook_off,
   not_paged,       ///< the read never reached the page cache that is watched
-  no_page_cache,   ///< a file in memory (tmpfs) that may have holes, or was in swap
+  no_page_cache,   ///< a file in memory (tmpfs) that may have holes, or whose page was in swap and read by I/O unseen
   fill_unseen,     ///< pages were announced as not up to date; no I/O for them was seen
   fill_failed,     ///< the I/O for them failed, and yet they were returned
   direct_unseen,   ///< direct I/O, no bio seen
   remap_unseen,    ///< a stacked device: where it passed the bytes on to was not seen
   backing_unseen,  ///< a device served by a file: how the file was read was not seen
   too_deep,        ///< more layers than kMaxDepth
+  device_unseen,   ///< no device of this number was known
   events_lost,
 };
 [[nodiscard]] const char* why_text(Why why);
@@ -73,8 +76,11 @@ class Causes {
   [[nodiscard]] CauseId under(PathId path, CauseId lower);
   [[nodiscard]] PathId append(PathId path, DeviceNumber dev);
 
+  /// From now on a device number stands for another device, which has a number of its own here.
+  void becomes(DeviceNumber dev, DeviceNumber another) { now_[dev] = another; }
+
   /// A device that has no requests of its own: it only passes bios on.
-  void passes_on(DeviceNumber dev) { passing_.insert(dev); }
+  void passes_on(DeviceNumber dev) { passing_.insert(now(dev)); }
   [[nodiscard]] bool is_passing(DeviceNumber dev) const { return passing_.contains(dev); }
 
   [[nodiscard]] const Cause& at(CauseId id) const { return causes_[id]; }
@@ -84,8 +90,14 @@ class Causes {
 
  private:
   CauseId intern(Cause cause);
+  CauseId put_above(DeviceNumber dev, CauseId lower);
+  [[nodiscard]] DeviceNumber now(DeviceNumber dev) const {
+    const auto another = now_.find(dev);
+    return another == now_.end() ? dev : another->second;
+  }
 
   const StorageStack& stack_;
+  std::map<DeviceNumber, DeviceNumber> now_;
   std::set<DeviceNumber> passing_;
   std::vector<Cause> causes_;
   std::unordered_multimap<std::size_t, CauseId> by_hash_;

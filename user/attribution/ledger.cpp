@@ -92,7 +92,8 @@ LedgerLine Ledger::process_line(const Session& session) const {
                 {"past_end", process.past_end},
                 {"exec_mmap", process.exec_mmap},
                 {"failed", process.failed},
-                {"other", process.other}};
+                {"other", process.other},
+                {"swap", process.swap}};
   line.bracket_bytes = session.bracket.process_bytes + process.from_servers;
   if (process.from_servers != 0) line.server_bytes = process.from_servers;
   const Accounting kernel = accounting(session);

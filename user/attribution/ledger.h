@@ -23,6 +23,7 @@ struct ProcessParts {
   std::uint64_t metadata = 0;        ///< of the file system
   std::uint64_t past_end = 0;        ///< rounding to blocks, past the end of the file
   std::uint64_t exec_mmap = 0;       ///< filled outside any read call, never returned by one
+  std::uint64_t swap = 0;            ///< swapped in, for memory or files in memory
   std::uint64_t failed = 0;          ///< the request ended with an error
   std::uint64_t other = 0;           ///< no range of a file is known
   /// Not of `traced`: filled by a server for the target. Some file systems account it (netfs, from a kworker or the

@@ -15,6 +15,7 @@ void Attribution::State::end_runs(const Session& session) {
   for (std::uint32_t i = 0; i < resolver.files().size(); ++i) {
     File& file = resolver.file(i);
     all.clear();
+    resolver.settle_swapped(file, 0, UINT64_MAX);
     file.fills.take_all(all);
     resolver.dispose(file, all, how);
   }
@@ -108,6 +109,7 @@ AttributionResult Attribution::State::finish(const Session& session) {
     result.mmap.faults_minor = accounting.counters->faults_minor;
   }
   result.ledger = resolver.ledger.lines(session, setup.stack);
+  result.made = made;
   result.children = resolver.ledger.children(session.target_pid);
   result.records_taken = taken;
   result.losses = {{"ring", losses[SB_LOSS_RING]},

@@ -109,6 +109,38 @@ void Resolver::place(const File& file, std::uint64_t begin, std::uint64_t end, W
   });
 }
 
+void Resolver::settle_swapped(File& file, std::uint64_t begin, std::uint64_t end) {
+  auto page = file.swapped.upper_bound(begin);
+  if (page != file.swapped.begin()) --page;
+  while (page != file.swapped.end() && page->first < end) {
+    const auto [pos, from] = *page;
+    if (pos + from.bytes <= begin) {
+      ++page;
+      continue;
+    }
+    page = file.swapped.erase(page);
+    std::vector<Run> runs;
+    Fills& swap = files_[from.swap_file].fills;
+    swap.take(from.swap_pos, from.swap_pos + from.bytes, runs);
+    Fill fill;
+    fill.why = Why::no_page_cache;
+    if (runs.size() == 1 && runs[0].end - runs[0].begin == from.bytes) {
+      const Fill& read = runs[0].fill;
+      if (read.state == FillState::in_flight)  // its page is in the file: the I/O is over
+        bios.retire(read.bio, runs[0].begin + read.to_device, runs[0].end + read.to_device);
+      fill = {.state = FillState::filled,
+              .owner = static_cast<std::uint8_t>((read.owner & kForTarget) | (from.owner & kMapped)),
+              .tid = read.tid,
+              .read = read.read,
+              .cause = causes.ended(End::swap),
+              .done_ns = read.done_ns};
+      if ((fill.owner & kMapped) != 0) add_to(file.mapped, fill.cause, from.bytes, 0);
+    }
+    runs.clear();
+    file.fills.replace(pos, pos + from.bytes, fill, runs);
+  }
+}
+
 void Resolver::consume_direct(Fills& direct, std::uint64_t begin, std::uint64_t end, int depth,
                               std::vector<Slice>& out) {
   if (depth > kMaxRecursion) return;

@@ -34,6 +34,14 @@ struct FileKeyHash {
   }
 };
 
+/// Where a page of a file in memory was in swap, and who wanted it.
+struct Swapped {
+  std::uint64_t bytes = 0, swap_pos = 0;
+  std::uint32_t swap_file = 0;      ///< index of the swap area's File
+  std::uint32_t tid = 0, read = 0;  ///< as in Fill
+  std::uint8_t owner = 0;
+};
+
 /// A file whose pages are followed.
 struct File {
   FileKey key;
@@ -41,6 +49,7 @@ struct File {
   std::vector<Sum> mapped;       ///< filled by the target outside any read call
   std::uint64_t wasted = 0;      ///< filled for the target's read calls, never returned
   std::optional<Layout> layout;  ///< once it was looked at
+  std::map<std::uint64_t, Swapped> swapped;  ///< a file in memory: by position, pages that came from swap, not yet settled
 };
 
 /// Who takes bytes, and what bytes are of which nothing is known.
@@ -79,6 +88,8 @@ class Resolver {
   /// not known.
   void serve(DeviceNumber dev, Serving* serving, std::uint64_t begin, std::uint64_t end, std::uint64_t issue_ns,
              std::vector<Slice>& out);
+  /// What came from swap into [begin, end) of a file in memory becomes a fill of it, where its I/O was seen.
+  void settle_swapped(File& file, std::uint64_t begin, std::uint64_t end);
   /// Settles runs that will not be returned any more. `how`: the kind of recovery that bios still in flight are; null:
   /// they may really be in flight.
   void dispose(File& file, const std::vector<Run>& runs, const char* how);

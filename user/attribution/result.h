@@ -80,6 +80,7 @@ struct AttributionResult {
   std::uint64_t warmed_by_others_bytes = 0;
   std::vector<FileResult> files;  ///< sorted by bytes returned, largest first
   std::vector<LedgerLine> ledger;
+  std::map<DeviceNumber, Device> made;  ///< devices of the session that it did not begin with
   std::vector<std::uint32_t> children;  ///< PIDs of the target's processes other than the first
 };
 

@@ -41,6 +41,8 @@ struct Attribution::State {
   void on_backing(const sb_backing& backing);
   void on_remap(const sb_remap& remap);
   void on_layout(const sb_layout& layout);
+  void on_device(const sb_device& device);
+  void on_swapped(const sb_swapped& record);
   void on_task(const sb_task& task);
   void on_name(const sb_file_name& name);
   AttributionResult finish(const Session& session);
@@ -51,6 +53,7 @@ struct Attribution::State {
   [[nodiscard]] std::optional<UnplacedFile> unplaced(const sb_request& request);
   [[nodiscard]] bool is_served(DeviceNumber file_system) const { return served_systems.contains(file_system); }
   void passed_on(DeviceNumber dev, std::uint64_t bytes, std::uint32_t flags);
+  void swap_written(const sb_bio& bio);
   void submit(const sb_bio& bio, Fills& fills, std::uint32_t file, std::uint64_t within, std::uint8_t owner);
   Listing& listing_of(const FileKey& opened, const FileKey& real);
   void compact(Fills& fills, std::uint64_t now_ns);
@@ -76,6 +79,8 @@ struct Attribution::State {
   CauseSets sets;
   std::unordered_map<std::uint32_t, std::uint32_t> last_returned;  ///< TID → its latest read that has ended
   std::set<std::uint32_t> asynchronous;                            ///< TIDs whose reads do not end in their order
+  std::map<DeviceNumber, Device> made;  ///< devices that the session did not begin with, by their numbers here
+  std::map<DeviceNumber, unsigned> devices_of_number;  ///< one after the other, as far as the session saw
   std::uint64_t malformed = 0;
   std::uint64_t taken = 0;
   std::uint32_t last_process = 0;

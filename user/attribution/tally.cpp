@@ -86,6 +86,8 @@ const char* end_name(End end) {
       return "page-cache";
     case End::hole:
       return "hole";
+    case End::swap:
+      return "swap";
     case End::unwritten:
       return "unwritten";
     case End::in_inode:
@@ -108,7 +110,10 @@ Layers::Layers(const Causes& causes, const StorageStack& first, const StorageSta
     // The device's kind may have been learned after its first request.
     if (cause.end == End::device && !cause.path.empty()) {
       const Device* last = device(cause.path.back());
-      if (last != nullptr && last->kind == DeviceKind::loop) {
+      if (last == nullptr) {
+        cause.end = End::unknown;
+        cause.why = Why::device_unseen;
+      } else if (last->kind == DeviceKind::loop) {
         cause.end = End::unknown;
         cause.why = Why::backing_unseen;
       } else if (causes.is_passing(cause.path.back())) {

@@ -166,7 +166,6 @@ struct Capture::State {
   Skeleton skeleton;
   std::unique_ptr<ring_buffer, RingDeleter> ring;
   std::function<void(std::span<const std::byte>)> take;
-  std::vector<DeviceNumber> slots;  ///< device of each slot of device_counts
   std::vector<HookStatus> final_hooks;
   bool detached = false;
 
@@ -271,13 +270,14 @@ Result<bool> Capture::State::attach() {
 Result<void> Capture::State::describe(const StorageStack& stack) {
   const int devices = map_fd("devices");
   const int backing_files = map_fd("backing_files");
+  std::uint32_t slot = 0;
   for (const auto& [dev, device] : stack.devices) {
     if (device.kind == DeviceKind::partition) continue;
     const tracked_device tracked{
-        .slot = static_cast<std::uint32_t>(slots.size()),
+        .slot = slot++,
         .serves_backing = device.kind == DeviceKind::loop ? std::uint16_t{1} : std::uint16_t{0},
-        .stacked = is_stacked(device) ? std::uint16_t{1} : std::uint16_t{0}};
-    slots.push_back(dev);
+        .stacked = is_stacked(device) ? std::uint16_t{1} : std::uint16_t{0},
+        .diskseq = device.diskseq.value_or(0)};
     if (bpf_map_update_elem(devices, &dev, &tracked, BPF_ANY) != 0) {
       return std::unexpected(system_error("cannot track", device.name, errno));
     }
@@ -288,6 +288,10 @@ Result<void> Capture::State::describe(const StorageStack& stack) {
       return std::unexpected(system_error("cannot track the backing file of", device.name, errno));
     }
   }
+  const std::uint32_t zero = 0;
+  const std::uint64_t next = slot;
+  if (bpf_map_update_elem(map_fd("slots"), &zero, &next, BPF_ANY) != 0)
+    return std::unexpected(system_error("cannot track", "devices that are still to be made", errno));
   return {};
 }
 
@@ -318,7 +322,6 @@ Result<Capture> Capture::open(const CaptureOptions& options, const StorageStack&
   }
   for (;;) {
     if (auto loaded = state->load(options); !loaded) return std::unexpected(loaded.error());
-    state->slots.clear();
     if (auto described = state->describe(stack); !described) return std::unexpected(described.error());
     auto attached = state->attach();
     if (!attached) return std::unexpected(attached.error());
@@ -407,11 +410,14 @@ KernelCounts Capture::counts() const {
     counts.notes[i] = per_cpu_sum<std::uint64_t>(tallies, SB_LOSSES + i, add_counts);
   }
   const int device_counts = state_->map_fd("device_counts");
-  for (std::uint32_t slot = 0; slot < state_->slots.size(); ++slot) {
+  std::map<std::uint32_t, DeviceNumber> slots;  // the kernel side adds devices as they are made
+  each_entry<std::uint32_t, tracked_device>(
+      state_->map_fd("devices"), [&](DeviceNumber dev, const tracked_device& device) { slots[device.slot] = dev; });
+  for (const auto& [slot, dev] : slots) {
     const auto count = per_cpu_sum<sb_device_count>(device_counts, slot, add_device_counts);
     const bool quiet =
         count.target_read_bytes + count.other_read_bytes + count.unseen_read_bytes + count.write_bytes == 0;
-    if (!quiet) counts.devices[state_->slots[slot]] = count;
+    if (!quiet) counts.devices[dev] = count;
   }
   each_entry<std::uint64_t, request_state>(state_->map_fd("requests"),
                                            [&](std::uint64_t, const request_state& request) {

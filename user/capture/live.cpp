@@ -89,7 +89,9 @@ CountersSnapshot Live::State::counters_now() const {
     const auto threads = tasks_of(Root(), pid);
     tasks.insert(threads.begin(), threads.end());
   }
-  return take_counters(Root(), session.stack, std::vector<std::uint32_t>(tasks.begin(), tasks.end()));
+  StorageStack stack = session.stack;
+  for (const Device& device : attribution->made()) stack.devices.try_emplace(device.dev, device);
+  return take_counters(Root(), stack, std::vector<std::uint32_t>(tasks.begin(), tasks.end()));
 }
 
 /// What moved between the following of the first process and the end of the first snapshot may or may not be in it: the
@@ -104,6 +106,13 @@ void Live::State::snapshot_end() {
   const auto devices_before = bytes_read(capture->counts());
   const std::uint64_t process_before = capture->process_bytes();
   session.after = counters_now();
+  // What was made since the session began has counted from 0.
+  for (const Device& device : attribution->made())
+    if (const auto after = session.after.block.find(device.dev); after != session.after.block.end()) {
+      BlockCounters nothing;
+      nothing.counting = after->second.counting;
+      session.before.block.try_emplace(device.dev, nothing);
+    }
   session.end_ns = monotonic_ns();
   capture->detach();
   session.counts = capture->counts();

@@ -144,6 +144,17 @@ const char* device_kind_name(DeviceKind kind) {
   return "other";
 }
 
+DeviceKind kind_of_disk(std::string_view name) {
+  if (name.starts_with("nvme")) return DeviceKind::nvme;
+  if (name.starts_with("loop")) return DeviceKind::loop;
+  if (name.starts_with("dm-")) return DeviceKind::dm;
+  if (name.starts_with("md")) return DeviceKind::md;
+  if (name.starts_with("vd")) return DeviceKind::virtio;
+  if (name.starts_with("sd") || name.starts_with("sr")) return DeviceKind::scsi;
+  if (name.starts_with("zram")) return DeviceKind::zram;
+  return DeviceKind::other;
+}
+
 std::optional<DeviceKind> device_kind_from_name(std::string_view name) {
   for (const auto& [value, text] : kind_names) {
     if (name == text) return value;

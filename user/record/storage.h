@@ -25,6 +25,8 @@ using DeviceNumber = std::uint32_t;
 enum class DeviceKind { nvme, loop, partition, dm, md, virtio, scsi, zram, other };
 [[nodiscard]] const char* device_kind_name(DeviceKind kind);
 [[nodiscard]] std::optional<DeviceKind> device_kind_from_name(std::string_view name);
+/// What a whole disk is, by the name that its driver gave it.
+[[nodiscard]] DeviceKind kind_of_disk(std::string_view name);
 
 /// What a loop device reads from. `dev` and `inode` are what the driver itself names (LOOP_GET_STATUS64) or, where that
 /// is refused, those of `path`; `file_known` says whether the path in this mount namespace is that very file.

@@ -88,8 +88,10 @@ std::string answer(const Tree& result, const std::vector<Served>& served, std::u
     return amount(one) + share;
   };
   const bool drives_only = std::ranges::all_of(served, [](const Served& one) { return one.source == Source::device; });
-  const bool no_drive = std::ranges::none_of(
-      served, [](const Served& one) { return one.source == Source::device || one.source == Source::unknown; });
+  const auto may_be_a_drive = [](const Served& one) {
+    return one.source == Source::device || one.source == Source::swap || one.source == Source::unknown;
+  };
+  const bool no_drive = std::ranges::none_of(served, may_be_a_drive);
   const bool nearly_all = static_cast<double>(first.bytes) * 100 >= static_cast<double>(total) * nearly_all_percent;
   std::string text;
   if (first.source == Source::unknown && (nearly_all || served.size() == 1)) {
@@ -98,9 +100,8 @@ std::string answer(const Tree& result, const std::vector<Served>& served, std::u
   } else {
     const char* verdict = "Mixed";
     if (drives_only || (nearly_all && first.source == Source::device)) verdict = "The drive";
-    if (no_drive || (nearly_all && first.source != Source::device && first.source != Source::unknown)) {
-      verdict = "Not the drive";
-    }
+    if (no_drive || (nearly_all && !may_be_a_drive(first))) verdict = "Not the drive";
+    if (nearly_all && first.source == Source::swap) verdict = "Swap";
     text = fmt::format("{}: {} came from {}", verdict, served.size() == 1 ? amount(first) : part(first),
                        via_words(first.via));
   }
@@ -200,6 +201,7 @@ std::string what_would_change(const Tree& result, const std::vector<Served>& ser
       return "To read from the drive, evict the backing file too: servedby evict --through PATH.";
     case Source::device:
       return "A second read would come from the page cache for as long as memory holds it (never with direct I/O).";
+    case Source::swap:
     case Source::other:
     case Source::unknown:
       break;

@@ -68,6 +68,7 @@ Source source_of(const std::vector<std::string>& via) {
   if (via.empty() || via.back() == "unknown") return Source::unknown;
   const std::string& last = via.back();
   if (last == "page-cache") return via.size() == 1 ? Source::page_cache : Source::backing_cache;
+  if (last == "swap") return Source::swap;
   const bool end = std::ranges::any_of(ends, [&](const auto& known) { return last == known.first; });
   const bool server = std::ranges::any_of(servers, [&](const auto& known) { return last.starts_with(known.first); });
   return end || server ? Source::other : Source::device;
@@ -92,6 +93,7 @@ std::string via_words(const std::vector<std::string>& via) {
     case Source::unknown:
       words = "a layer that is not known";
       break;
+    case Source::swap:
     case Source::other:
       for (const auto& [name, meaning] : ends) {
         if (last == name) words = meaning;

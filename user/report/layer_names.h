@@ -9,7 +9,7 @@
 namespace servedby::report {
 
 /// Where the bytes of a `via` came from, as a reader groups it.
-enum class Source { page_cache, backing_cache, device, other, unknown };
+enum class Source { page_cache, backing_cache, device, swap, other, unknown };
 
 /// By the last layer of `via`; an empty one is unknown.
 [[nodiscard]] Source source_of(const std::vector<std::string>& via);

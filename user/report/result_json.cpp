@@ -161,9 +161,10 @@ Tree loop_tree(const LoopBacking& loop) {
   return tree;
 }
 
-Tree layer_tree(const Session& session, DeviceNumber dev) {
-  const Device* device = session.stack.find(dev);
-  Tree tree{{"name", as_utf8(session.stack.name_of(dev))}, {"dev", device_text(dev)}};
+Tree layer_tree(const Session& session, const AttributionResult& result, DeviceNumber dev) {
+  const auto made = result.made.find(dev);
+  const Device* device = made != result.made.end() ? &made->second : session.stack.find(dev);
+  Tree tree{{"name", as_utf8(device != nullptr ? device->name : device_text(dev))}, {"dev", device_text(device != nullptr ? device->dev : dev)}};
   if (device != nullptr) {
     tree["kind"] = device_kind_name(device->kind);
     put(tree, "diskseq", device->diskseq);
@@ -184,14 +185,15 @@ Tree layer_tree(const Session& session, DeviceNumber dev) {
   return tree;
 }
 
-Tree layers_tree(const Session& session) {
+Tree layers_tree(const Session& session, const AttributionResult& result) {
   std::set<DeviceNumber> devices;
   for (const auto& [dev, device] : session.stack.devices) {
     if (device.kind != DeviceKind::partition) devices.insert(dev);
   }
   for (const auto& [dev, count] : session.counts.devices) devices.insert(dev);
+  for (const auto& [dev, device] : result.made) devices.insert(dev);
   Tree list = Tree::array();
-  for (const DeviceNumber dev : devices) list.push_back(layer_tree(session, dev));
+  for (const DeviceNumber dev : devices) list.push_back(layer_tree(session, result, dev));
   return list;
 }
 
@@ -236,7 +238,7 @@ Tree result_tree(const AttributionResult& result, const Session& session, std::s
   tree["ledger"] = ledger_tree(result.ledger);
   tree["time"] = Tree::object();
   if (session.end_ns > session.begin_ns) tree["time"]["wall_ns"] = session.end_ns - session.begin_ns;
-  tree["layers"] = layers_tree(session);
+  tree["layers"] = layers_tree(session, result);
   tree["counters"] = counters_tree(session);
   if (!session.stack.not_seen.empty()) tree["not_seen"] = texts(session.stack.not_seen);
   return tree;

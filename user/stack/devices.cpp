@@ -20,12 +20,7 @@ DeviceKind kind_of(const Root& root, const std::string& directory, std::string_v
   if (root.exists(directory + "/partition")) return DeviceKind::partition;
   if (root.exists(directory + "/dm")) return DeviceKind::dm;
   if (root.exists(directory + "/md")) return DeviceKind::md;
-  if (name.starts_with("nvme")) return DeviceKind::nvme;
-  if (name.starts_with("loop")) return DeviceKind::loop;
-  if (name.starts_with("vd")) return DeviceKind::virtio;
-  if (name.starts_with("sd") || name.starts_with("sr")) return DeviceKind::scsi;
-  if (name.starts_with("zram")) return DeviceKind::zram;
-  return DeviceKind::other;
+  return kind_of_disk(name);
 }
 
 void note(const Root& root, Device& device, const char* fact, const std::string& path) {

@@ -35,7 +35,7 @@ TEST_F(LedgerOf, EveryByteOfTheProcessHasOnePart) {
   EXPECT_THAT(result.ledger[0].parts,
               ElementsAre(Pair("direct", 512 * K), Pair("exec_mmap", 64 * K), Pair("failed", 32 * K),
                           Pair("first_returned", M), Pair("metadata", 16 * K), Pair("never_returned", M + 100),
-                          Pair("other", 8 * K), Pair("past_end", 4 * K - 100)));
+                          Pair("other", 8 * K), Pair("past_end", 4 * K - 100), Pair("swap", 0)));
   EXPECT_EQ(result.ledger[0].traced_target_bytes, 2 * M + 4 * K + 64 * K + 512 * K + 16 * K + 8 * K + 32 * K);
   EXPECT_EQ(result.wasted_bytes, M + 100);
 }

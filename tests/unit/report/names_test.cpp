@@ -51,6 +51,7 @@ TEST(LayerNames, Sources) {
   EXPECT_EQ(source_of({"loop0", "page-cache"}), Source::backing_cache);
   EXPECT_EQ(source_of({"md127", "nvme1n1"}), Source::device);
   EXPECT_EQ(source_of({"259:0"}), Source::device);
+  EXPECT_EQ(source_of({"swap"}), Source::swap);
   EXPECT_EQ(source_of({"hole"}), Source::other);
   EXPECT_EQ(source_of({"fuse:12"}), Source::other);
   EXPECT_EQ(source_of({"dax:pmem0"}), Source::other);
