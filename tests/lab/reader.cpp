@@ -6,13 +6,16 @@
 #include <linux/aio_abi.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -71,6 +74,15 @@ void by_pread(const Job& job) {
       job, [&](char* buffer, std::size_t at, std::size_t bytes) { return ::pread(job.fd, buffer, bytes, offset(at)); });
 }
 
+/// Blocks that begin and end at sectors inside pages; a last one that is shorter is left out.
+void by_pread_unaligned(const Job& job) {
+  Job part = job;
+  part.from = 512;
+  part.block = 255 * std::size_t{512};
+  part.to = part.from + (job.to - part.from) / part.block * part.block;
+  by_pread(part);
+}
+
 /// Two parts of unequal length.
 std::vector<iovec> parts_of(char* buffer, std::size_t bytes) {
   const std::size_t first = bytes > 8192 ? 4096 : bytes;
@@ -109,6 +121,44 @@ void by_nowait(const Job& job) {
     }
     return got;
   });
+}
+
+/// Pages are dropped as soon as they were returned. Refused before 6.14.
+void by_dontcache(const Job& job) {
+  constexpr int dontcache = 0x80;  // RWF_DONTCACHE, newer than the C library's headers
+  each_block(job, [&](char* buffer, std::size_t at, std::size_t bytes) {
+    const iovec part{buffer, bytes};
+    return ::preadv2(job.fd, &part, 1, offset(at), dontcache);
+  });
+}
+
+/// A signal comes every other millisecond, and each time the process looks at it.
+void by_pread_signalled(const Job& job) {
+  static volatile std::sig_atomic_t seen = 0;
+  struct sigaction action{};
+  action.sa_handler = [](int) { seen = seen + 1; };
+  sigaction(SIGALRM, &action, nullptr);
+  itimerval every{{0, 2000}, {0, 2000}};
+  setitimer(ITIMER_REAL, &every, nullptr);
+  by_pread(job);
+  every = {};
+  setitimer(ITIMER_REAL, &every, nullptr);
+  if (seen == 0) fail("no signal came", 0);
+}
+
+/// sendfile(2) into a socket that nobody empties, until a signal ends it: says how much it passed on.
+void by_sendfile_interrupted(const Job& job) {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) fail("socketpair");
+  struct sigaction action{};
+  action.sa_handler = [](int) {};
+  sigaction(SIGALRM, &action, nullptr);
+  const itimerval once{{0, 0}, {1, 0}};
+  setitimer(ITIMER_REAL, &once, nullptr);
+  off_t at = offset(job.from);
+  const ssize_t got = ::sendfile(ends[1], job.fd, &at, job.to - job.from);
+  if (got <= 0) fail("sendfile");
+  std::printf("%zd\n", got);
 }
 
 void by_advice(const Job& job, bool readahead_call) {
@@ -309,7 +359,11 @@ const std::map<std::string, std::function<void(const Job&)>>& ways() {
       {"pread", by_pread},
       {"readv", by_readv},
       {"preadv", by_preadv},
+      {"unaligned", by_pread_unaligned},
       {"nowait", by_nowait},
+      {"dontcache", by_dontcache},
+      {"signalled", by_pread_signalled},
+      {"sendfile-interrupted", by_sendfile_interrupted},
       {"readahead",
        [](const Job& job) {
          by_advice(job, true);
@@ -331,6 +385,7 @@ const std::map<std::string, std::function<void(const Job&)>>& ways() {
       {"mmap", [](const Job& job) { by_mapping(job, 0, MADV_NORMAL); }},
       {"mmap-populate", [](const Job& job) { by_mapping(job, MAP_POPULATE, MADV_NORMAL); }},
       {"mmap-random", [](const Job& job) { by_mapping(job, 0, MADV_RANDOM); }},
+      {"mmap-huge", [](const Job& job) { by_mapping(job, 0, MADV_HUGEPAGE); }},
       {"mmap-willneed", [](const Job& job) { by_mapping(job, 0, MADV_WILLNEED); }},
       {"sendfile", by_sendfile},
       {"splice", by_splice},

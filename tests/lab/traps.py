@@ -6,6 +6,7 @@ guest as root.
   traps.py SERVEDBY READER [--only same-sectors,killed] [--fs ext4,xfs] [--out DIR]
 Prints a line for each trap; the last line is 'N passed, N failed'."""
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -236,6 +237,127 @@ def cpu_unplug(t):
                    f"echo 0 >{switch}; sleep 0.2; echo 1 >{switch}; wait")
     same(layers(of_file(result, t.file)), {t.g.drive: 2 * SIZE}, "layers")
     whole(result)
+
+
+def small_image(t, name, warm):
+    """A file system with one file in an image of the host's; returns the image. `warm`: the host's cache has it."""
+    image, folder = f"{t.g.host}/{name}", "/mnt/small"
+    os.makedirs(folder, exist_ok=True)
+    with open(image, "wb") as f:
+        os.posix_fallocate(f.fileno(), 0, (64 if t.g.kind == "ext4" else 320) * MIB)
+    device = sh("losetup", "-f", "--show", image).strip()
+    t.g.make(t.g.kind, device)
+    t.g.mount(t.g.kind, device, folder)
+    with open(f"{folder}/{name}", "wb") as f:
+        f.write(os.urandom(SIZE))
+    sh("umount", folder)
+    sh("losetup", "-d", device)
+    forget(image)
+    if warm:
+        read_through(image)
+    return image
+
+
+def is_loop(device, name):
+    """The same loop device in a session's own script."""
+    return f"test $(losetup -f) = {device} && losetup {device} {name}"
+
+
+@trap("reused")
+def reused(t):
+    """One loop number for two files, one after the other: two layers. The first file's bytes were in the host's cache, the
+    second's on its drive."""
+    first, second = small_image(t, "first", warm=True), small_image(t, "second", warm=False)
+    device, mount = sh("losetup", "-f", "--show", first).strip(), f"mount -t {t.g.kind} -o noatime"
+    sh("losetup", "-d", device)
+    # The programs are resident.
+    sh("sh", "-c", f"{is_loop(device, first)} && {mount} {device} /mnt/small && umount /mnt/small && losetup -d {device}")
+    read_through(first)
+    sh("losetup", device, first)
+    name = os.path.basename(device)
+    result = t.run(f"{mount} {device} /mnt/small && {t.reader} pread /mnt/small/first && umount /mnt/small && "
+                   f"losetup -d {device} && {is_loop(device, second)} && {mount} {device} /mnt/small && "
+                   f"{t.reader} pread /mnt/small/second && umount /mnt/small")
+    sh("losetup", "-d", device)
+    same(layers(of_file(result, "/mnt/small/first")), {f"{name} > page-cache": SIZE}, "layers of the first")
+    same(layers(of_file(result, "/mnt/small/second")), {f"{name}#2 > {t.g.host_drive}": SIZE}, "layers of the second")
+    whole(result)
+
+
+@trap("made-loop")
+def made_loop(t):
+    """A loop device that is set up during the session."""
+    image = small_image(t, "made", warm=False)
+    for new in (False, True):
+        if new:  # the device is not to be there at all
+            for name in set(os.listdir("/sys/block")):
+                if name.startswith("loop") and not os.path.exists(f"/sys/block/{name}/loop/backing_file"):
+                    with open("/dev/loop-control") as f:
+                        fcntl.ioctl(f, 0x4C81, int(name.removeprefix("loop")))  # LOOP_CTL_REMOVE
+        forget(image)
+        before = os.listdir("/sys/block")
+        result = t.run(f"losetup -f --show {image} >/run/made && mount -t {t.g.kind} -o noatime $(cat /run/made) /mnt/small && "
+                       f"{t.reader} pread /mnt/small/made && umount /mnt/small")
+        with open("/run/made") as f:
+            device = f.read().strip()
+        sh("losetup", "-d", device)
+        name = os.path.basename(device)
+        same(name not in before, new, f"{name} is new")
+        same(layers(of_file(result, "/mnt/small/made")), {f"{name} > {t.g.host_drive}": SIZE}, f"new {new}: layers")
+        whole(result)
+
+
+@trap("made-mapping")
+def made_mapping(t):
+    """A dm device that is made during the session: followed where another one was there before; else unknown, and no drive
+    is blamed."""
+    path = "/mnt/small/mapped"
+    os.makedirs("/mnt/small", exist_ok=True)
+    sh("modprobe", "dm-mod")
+    drive = drive_name(2)
+    t.g.make(t.g.kind, f"/dev/{drive}")
+    t.g.mount(t.g.kind, f"/dev/{drive}", "/mnt/small")
+    with open(path, "wb") as f:
+        f.write(os.urandom(SIZE))
+    sh("umount", "/mnt/small")
+    table = f"0 {int(open(f'/sys/block/{drive}/size').read())} linear /dev/{drive} 0"
+    made = f"dmsetup create made --noudevsync --noudevrules --table '{table}'"
+    for before in (False, True):
+        if before:
+            sh("sh", "-c", "dmsetup create before --noudevsync --noudevrules --table '0 2048 zero'")
+        name = f"dm-{1 if before else 0}"
+        sh("sh", "-c", f"{made} && dmsetup remove --noudevsync made")  # the program is resident
+        result = t.run(f"{made} && mount -t {t.g.kind} -o noatime /dev/{name} /mnt/small && {t.reader} pread {path} && "
+                       f"umount /mnt/small")
+        sh("dmsetup", "remove", "--noudevsync", "made")
+        if before:
+            sh("dmsetup", "remove", "--noudevsync", "before")
+        same(layers(of_file(result, path)), {f"{name} > {drive if before else 'unknown'}": SIZE},
+             f"one before {before}: layers")
+        must(result["complete"], "complete")
+
+
+@trap("direct-fallback")
+def direct_fallback(t):
+    """A file opened for direct I/O that its file system can only read through the page cache."""
+    if t.g.kind != "ext4":
+        raise LeftOut("only ext4, where it journals data, takes such an open and does not keep to it")
+    drive, path = drive_name(2), "/mnt/small/file"
+    os.makedirs("/mnt/small", exist_ok=True)
+    t.g.make("ext4", f"/dev/{drive}")
+    sh("mount", "-t", "ext4", "-o", "noatime,data=journal,noinit_itable,no_prefetch_block_bitmaps", f"/dev/{drive}",
+       "/mnt/small")
+    try:
+        with open(path, "wb") as f:
+            f.write(os.urandom(SIZE))
+        for way in ("pread", "aio", "uring"):
+            forget(path)
+            result = t.run(f"{t.reader} {way} {path} --direct")
+            same(layers(of_file(result, path)), {drive: SIZE}, f"{way}: layers")
+            same(bytes_in(resident(path)), SIZE, "bytes resident afterwards")
+            whole(result)
+    finally:
+        sh("umount", "/mnt/small")
 
 
 @trap("removed")

@@ -6,15 +6,20 @@
 In one session each way reads a file of its own; a cell is a way in a state at a place. Prints a line for each session; the
 last line is 'N passed, N failed', in cells."""
 
+import contextlib
+import mmap
 import os
+import struct
+import subprocess
 import sys
+import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
-from ground import (Ground, bytes_in, forget, layers, must, of_file, read_through, resident, same, sh,  # noqa: E402
-                    stat_read_bytes, whole)
+from ground import (PAGE, Ground, bytes_in, drive_name, forget, layers, must, of_file, read_through, resident,  # noqa: E402
+                    same, sh, stat_read_bytes, whole)
 from matrix_plan import BUFFERED  # noqa: E402
-from score import Cells, Score, options_of, run_once  # noqa: E402
+from score import Cells, LeftOut, Score, options_of, run_once  # noqa: E402
 
 
 MIB = 1 << 20
@@ -22,16 +27,50 @@ SIZE = 3 * MIB - 4096 * 3 - 1234  # ends inside a page
 WARM = (1 * MIB, 2 * MIB)
 LEFT_OUT = {("xfs", "copy"): "copy_file_range shares the extents (reflink) and reads nothing"}
 DIRECT = {way: BUFFERED[way] for way in ("read", "pread", "preadv", "threads", "aio", "uring", "uring-fixed", "uring-workers")}
+DIRECT["unaligned"] = "pread"  # at sectors inside pages
+UNALIGNED = (SIZE - 512) // 130560 * 130560
 ADVISED = {"readahead": "pread", "willneed": "pread"}
 EMPTY = {"pread": "pread", "aio": "aio", "uring": "io_uring", "sendfile": "sendfile"}
 MAPPED = ("mmap", "mmap-random", "mmap-populate", "mmap-willneed")
 
 
+@contextlib.contextmanager
+def setting(path, value, after=None):
+    """A setting of the kernel's, and back again, or to `after`."""
+    def put(text):
+        with open(path, "w") as f:
+            f.write(str(text))
+    with open(path) as f:
+        before = f.read()
+    put(value)
+    try:
+        yield
+    finally:
+        put(before if after is None else after)
+
+
+def largest_folio(path):
+    """Bytes of the largest run of a file's pages that are one, as /proc/kpageflags tells."""
+    size = os.stat(path).st_size
+    with open(path, "rb") as f, mmap.mmap(f.fileno(), size, mmap.MAP_SHARED, mmap.PROT_READ) as mapping:
+        sum(mapping[at] for at in range(0, size, PAGE))
+        begin = next(int(line.split("-")[0], 16) for line in open("/proc/self/maps") if line.rstrip().endswith(path))
+        with open("/proc/self/pagemap", "rb") as pages, open("/proc/kpageflags", "rb") as flags:
+            pages.seek(begin // PAGE * 8)
+            largest = run = 0
+            for (page,) in struct.iter_unpack("=Q", pages.read((size + PAGE - 1) // PAGE * 8)):
+                flags.seek((page & ((1 << 55) - 1)) * 8)
+                (flag,) = struct.unpack("=Q", flags.read(8))
+                run = run + 1 if flag & 1 << 16 else 1  # a tail follows its head
+                largest = max(largest, run)
+    return largest * PAGE
+
+
 class Place:
     """Where files are, the layer that has them when they are cold, and how they become so."""
 
-    def __init__(self, name, folder, cold, below=None):
-        self.name, self.folder, self.cold, self.below = name, folder, cold, below
+    def __init__(self, name, folder, cold, below=None, sector=512):
+        self.name, self.folder, self.cold, self.below, self.sector = name, folder, cold, below, sector
 
     def path(self, way):
         return f"{self.folder}/{way}"
@@ -100,8 +139,9 @@ class Session:
 
     def direct(self):
         """From below the page cache, though the backing file of a loop may be resident the second time."""
-        self.place.evict(DIRECT)
-        return self.answers(DIRECT, lambda way: {self.place.cold: SIZE}, "--direct")
+        ways = {way: name for way, name in DIRECT.items() if way != "unaligned" or self.place.sector == 512}
+        self.place.evict(ways)
+        return self.answers(ways, lambda way: {self.place.cold: UNALIGNED if way == "unaligned" else SIZE}, "--direct")
 
     def advised(self):
         """What was advised is filled before it is read: by the layer that filled it, ahead of its read."""
@@ -189,19 +229,69 @@ class Session:
     def empty_direct(self):
         return self.empty("--direct")
 
-    def special(self):
-        """aimdo's mark-cold: dropped after each read; and a file that is deleted while it is open."""
-        ways = {"dropping": "pread", "unlinked": "pread"}
+    def uncached(self):
+        """RWF_DONTCACHE: what a read filled is gone when it is read again; what was there stays."""
+        ways = {"dontcache": "preadv2", "twice": None}
         self.place.evict(ways)
-        result = self.read(ways)
+        if subprocess.run([self.reader, "dontcache", self.place.path("dontcache")], stderr=subprocess.DEVNULL).returncode:
+            raise LeftOut("this kernel has no RWF_DONTCACHE")
+        warm = self.place.half_warm(ways)
+        forget(self.place.path("twice"))
+        read = f"{self.reader} dontcache {self.place.path('{}')}"
+        result = self.g.run("sh", "-c", " && ".join([read.format("dontcache"), read.format("twice"), read.format("twice")]))
         cells = Cells(ways)
-        cells.check("dropping", lambda: same(
-            layers(of_file(result, self.place.path("dropping"))), {self.place.cold: SIZE}, "layers"))
+        below = self.place.cold.split(" > ")[0] + " > page-cache" if self.place.below else self.place.cold
+
+        def half():
+            one = of_file(result, self.place.path("dontcache"))
+            same(layers(one), {self.place.cold: SIZE - warm["dontcache"], "page-cache": warm["dontcache"]}, "layers")
+            same(list(one["by_method"]), ["preadv2"], "methods")
+            same(bytes_in(resident(self.place.path("dontcache"))), warm["dontcache"], "bytes resident afterwards")
+
+        def twice():
+            found = {}
+            for via in (self.place.cold, below):
+                found[via] = found.get(via, 0) + SIZE
+            same(layers(of_file(result, self.place.path("twice"))), found, "layers")
+            same(resident(self.place.path("twice")), [], "what is resident afterwards")
+        cells.check("dontcache", half)
+        cells.check("twice", twice)
+        whole(result)
+        return cells
+
+    def special(self):
+        """Each read by itself: dropped after each block (aimdo's mark-cold), deleted while open, with signals in the middle,
+        which do not cut a file's read short. A sendfile into a full socket is cut short: it had read a pipe more than it could
+        pass on. Huge pages fill what is resident afterwards, however large they are."""
+        ways = ("dropping", "unlinked", "signalled", "sendfile-interrupted", "mmap-huge")
+        self.place.evict(ways)
+        result = self.read(ways, ">>/run/told")
+        with open("/run/told") as f:
+            passed_on = int(f.read())
+        os.unlink("/run/told")
+        cells, pipe = Cells(ways), 16 * PAGE
+
+        def layers_are(way, count=SIZE):
+            return lambda: same(layers(of_file(result, self.place.path(way))), {self.place.cold: count}, "layers")
 
         def unlinked():
-            gone = [f for f in result["files"] if f["reads"]["bytes_returned"] == SIZE and "dropping" not in f["path"]]
+            gone = [f for f in result["files"]
+                    if f["reads"]["bytes_returned"] == SIZE and os.path.basename(f["path"]) not in ("dropping", "signalled")]
             same([layers(f) for f in gone], [{self.place.cold: SIZE}], "layers of files with these bytes")
+
+        def huge():
+            path = self.place.path("mmap-huge")
+            same(bytes_in(resident(path)), SIZE, "bytes resident afterwards")
+            same({" > ".join(f["via"]): f["bytes"] for f in of_file(result, path)["mmap"]["filled_by"]},
+                 {self.place.cold: SIZE}, "filled by faults")
+            if self.g.kind == "xfs":  # ext4 has large ones on new kernels only
+                must(largest_folio(path) >= MIB // 4, f"no page is larger than {largest_folio(path)} bytes")
+        cells.check("dropping", layers_are("dropping"))
         cells.check("unlinked", unlinked)
+        cells.check("signalled", layers_are("signalled"))
+        must(0 < passed_on < SIZE, f"sendfile passed {passed_on} bytes on")
+        cells.check("sendfile-interrupted", layers_are("sendfile-interrupted", passed_on // pipe * pipe + pipe))
+        cells.check("mmap-huge", huge)
         whole(result)
         return cells
 
@@ -225,24 +315,69 @@ class InMemory:
             result = self.g.run("sh", "-c", " && ".join(f"{self.reader} {way} {folder}/{way}" for way in self.WAYS))
             cells = Cells(self.WAYS)
             for way in self.WAYS:
-                cells.check(way, lambda way=way: same(layers(of_file(result, f"{folder}/{way}")), demanded, "layers"))
+                cells.check(way, lambda way=way: same(layers(of_file(result, f"{folder}/{way}")), demanded(way), "layers"))
             whole(result)
             return cells
         finally:
             sh("umount", folder)
 
     def tmpfs(self):
-        return self.reads("tmpfs", {"page-cache": SIZE}, lambda folder: None)
+        return self.reads("tmpfs", lambda way: {"page-cache": SIZE}, lambda folder: None)
 
     def ramfs(self):
-        return self.reads("ramfs", {"page-cache": SIZE}, lambda folder: None)
+        return self.reads("ramfs", lambda way: {"page-cache": SIZE}, lambda folder: None)
+
+    def swapped(self, area=None):
+        """Pages that went out to a swap area on a drive come back from it, each once, whoever's neighbours were read along. Of
+        every other file another process brought a part back before."""
+        group, area, brought = "/sys/fs/cgroup/swapped", area or f"/dev/{drive_name(3)}", list(self.WAYS)[::2]
+
+        def swap_out(folder):
+            sh("mkswap", area, stderr=subprocess.DEVNULL)
+            sh("swapon", area)
+            os.makedirs(group, exist_ok=True)
+            for way in self.WAYS:  # what a group's process wrote is the group's
+                sh("sh", "-c", f"echo $$ >{group}/cgroup.procs && cp {folder}/{way} {folder}/new && "
+                               f"mv {folder}/new {folder}/{way}")
+            for _ in range(100):
+                if not any(resident(f"{folder}/{way}") for way in self.WAYS):
+                    break
+                with contextlib.suppress(OSError), open(f"{group}/memory.reclaim", "w") as f:
+                    f.write("64M")
+                time.sleep(0.05)
+            for way in self.WAYS:
+                same(resident(f"{folder}/{way}"), [], f"{way}: what is still in memory")
+            with setting("/proc/sys/vm/page-cluster", 0):  # it reads no neighbours along
+                for way in brought:
+                    read_through(f"{folder}/{way}", *WARM)
+                    same(resident(f"{folder}/{way}"), [WARM], f"{way}: what is in memory again")
+
+        def demanded(way):
+            back = WARM[1] - WARM[0] if way in brought else 0
+            return {"swap": SIZE - back, **({"page-cache": back} if back else {})}
+        try:
+            with setting("/sys/fs/cgroup/cgroup.subtree_control", "+memory", "-memory"):
+                return self.reads("tmpfs", demanded, swap_out)
+        finally:
+            sh("swapoff", area)
+
+    def swapped_zram(self):
+        """The same where the swap area is compressed memory: such a device has no requests."""
+        sh("modprobe", "zram", "num_devices=1")
+        with open("/sys/block/zram0/disksize", "w") as f:
+            f.write("256M")
+        try:
+            return self.swapped("/dev/zram0")
+        finally:
+            with open("/sys/block/zram0/reset", "w") as f:
+                f.write("1")
 
     def sparse(self):
         """A hole has no page: nobody can tell which bytes were one."""
         def grow(folder):
             for way in self.WAYS:
                 os.truncate(f"{folder}/{way}", SIZE + 64 * 1024)
-        return self.reads("tmpfs", {"unknown": SIZE + 64 * 1024}, grow)
+        return self.reads("tmpfs", lambda way: {"unknown": SIZE + 64 * 1024}, grow)
 
 
 class WholeDevice:
@@ -263,8 +398,8 @@ class WholeDevice:
 
 
 ON_DRIVE = ("cold", "half_warm", "warm", "direct", "advised", "only_advised", "mapped", "mapped_warm", "empty", "empty_direct",
-            "special")
-ON_LOOP = ("advised", "only_advised", "empty")  # the rest is in the matrix
+            "special", "uncached")
+ON_LOOP = ("advised", "only_advised", "empty", "uncached")  # the rest is in the matrix
 
 
 def sessions(ground, reader, places):
@@ -277,7 +412,7 @@ def sessions(ground, reader, places):
 
 def other_sessions(ground, reader):
     memory = InMemory(ground, reader)
-    for name in ("tmpfs", "ramfs", "sparse"):
+    for name in ("tmpfs", "ramfs", "sparse", "swapped", "swapped_zram"):
         yield f"memory {name}", getattr(memory, name)
     device = WholeDevice(ground, reader)
     for way in ("pread", "aio", "uring"):
