@@ -173,7 +173,7 @@ def set_queue_depth(drive, depth):
             f.write(str(text))
     for _ in range(200):
         with contextlib.suppress(subprocess.CalledProcessError):
-            drive.name = drive_name(drive.number)
+            drive.name = sh("lab-drive", str(drive.number), "name", stderr=subprocess.DEVNULL).strip()
             drive.device = f"/dev/{drive.name}"
             if os.path.exists(drive.device):
                 return before

@@ -183,8 +183,8 @@ void Attribution::State::got(const sb_read& read, Listing& listing, std::uint64_
       resolver.ledger.process.from_servers += to - from;
     } else if (!paged && (read.flags & SB_READ_NO_PAGES) != 0) {
       const bool there = (read.flags & SB_READ_IN_MEMORY) != 0;
-      const CauseId absent = there ? resolver.causes.ended(End::page_cache)
-                                   : resolver.causes.ended(End::unknown, Why::no_page_cache);
+      const CauseId absent =
+          there ? resolver.causes.ended(End::page_cache) : resolver.causes.ended(End::unknown, Why::no_page_cache);
       File& file = resolver.file(resolver.file_index(FileKey(read.file)));
       resolver.settle_swapped(file, from, to);
       resolver.consume(file, from, to, {read.begin_ns, read.head.tid, read.read, absent}, 0, slices);
@@ -453,7 +453,8 @@ void Attribution::State::on_device(const sb_device& record) {
 }
 
 void Attribution::State::on_swapped(const sb_swapped& record) {
-  if (record.bytes == 0 || !end_of(record.pos, record.bytes) || !end_of(record.swap_pos, record.bytes) || record.file.ino == 0) {
+  if (record.bytes == 0 || !end_of(record.pos, record.bytes) || !end_of(record.swap_pos, record.bytes) ||
+      record.file.ino == 0) {
     ++malformed;
     return;
   }

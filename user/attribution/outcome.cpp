@@ -11,11 +11,11 @@ namespace servedby {
 void Attribution::State::end_runs(const Session& session) {
   // Nothing was in flight when the hooks went away: what seems to be had its completion missed.
   const char* how = session.counts.requests_in_flight_at_end == 0 ? "completion_by_end" : nullptr;
+  for (std::uint32_t i = 0; i < resolver.files().size(); ++i) resolver.settle_swapped(resolver.file(i), 0, UINT64_MAX);
   std::vector<Run> all;
   for (std::uint32_t i = 0; i < resolver.files().size(); ++i) {
     File& file = resolver.file(i);
     all.clear();
-    resolver.settle_swapped(file, 0, UINT64_MAX);
     file.fills.take_all(all);
     resolver.dispose(file, all, how);
   }

@@ -49,7 +49,8 @@ struct File {
   std::vector<Sum> mapped;       ///< filled by the target outside any read call
   std::uint64_t wasted = 0;      ///< filled for the target's read calls, never returned
   std::optional<Layout> layout;  ///< once it was looked at
-  std::map<std::uint64_t, Swapped> swapped;  ///< a file in memory: by position, pages that came from swap, not yet settled
+  std::map<std::uint64_t, Swapped>
+      swapped;  ///< a file in memory: by position, pages that came from swap, not yet settled
 };
 
 /// Who takes bytes, and what bytes are of which nothing is known.

@@ -164,7 +164,8 @@ Tree loop_tree(const LoopBacking& loop) {
 Tree layer_tree(const Session& session, const AttributionResult& result, DeviceNumber dev) {
   const auto made = result.made.find(dev);
   const Device* device = made != result.made.end() ? &made->second : session.stack.find(dev);
-  Tree tree{{"name", as_utf8(device != nullptr ? device->name : device_text(dev))}, {"dev", device_text(device != nullptr ? device->dev : dev)}};
+  Tree tree{{"name", as_utf8(device != nullptr ? device->name : device_text(dev))},
+            {"dev", device_text(device != nullptr ? device->dev : dev)}};
   if (device != nullptr) {
     tree["kind"] = device_kind_name(device->kind);
     put(tree, "diskseq", device->diskseq);

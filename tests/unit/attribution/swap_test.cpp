@@ -72,8 +72,7 @@ TEST_F(Swap, TheRestOfAPageIsSwapsToo) {
   part.flags = SB_READ_NO_PAGES | SB_READ_IN_MEMORY;
   scene.put(part, SB_READ, 100);
   read(0, 1, 2);
-  EXPECT_THAT(bytes_of(scene.result().served_by),
-              ElementsAre(Pair(Via{"page-cache"}, 100), Pair(Via{"swap"}, kPage)));
+  EXPECT_THAT(bytes_of(scene.result().served_by), ElementsAre(Pair(Via{"page-cache"}, 100), Pair(Via{"swap"}, kPage)));
 }
 
 TEST_F(Swap, WithoutItsIOItMayHaveBeenInTheSwapCache) {
