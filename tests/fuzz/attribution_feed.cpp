@@ -65,7 +65,7 @@ std::vector<std::byte> bytes_of(Record record, std::uint16_t kind, Input& input,
 }
 
 std::vector<std::byte> next_record(Input& input, std::uint64_t& now) {
-  switch (input.byte() % 8) {
+  switch (input.byte() % 10) {
     case 0: {
       sb_read read{};
       read.begin_ns = now - input.byte() % 16;
@@ -134,6 +134,24 @@ std::vector<std::byte> next_record(Input& input, std::uint64_t& now) {
       task.event = static_cast<std::uint32_t>(input.byte() % 3);
       task.read_bytes = input.place();
       return bytes_of(task, SB_TASK, input, now);
+    }
+    case 7: {
+      sb_swapped page{};
+      page.pos = input.place();
+      page.swap_pos = input.place();
+      page.bytes = input.place();
+      page.file = file_of(input);
+      page.swap = file_of(input);
+      page.read = static_cast<std::uint32_t>(input.byte() % 4);
+      page.flags = static_cast<std::uint32_t>(input.byte() % 16);
+      return bytes_of(page, SB_SWAPPED, input, now);
+    }
+    case 8: {
+      sb_device device{};
+      device.dev = device_of(input);
+      device.diskseq = input.byte();
+      for (int i = 0; i < 4; ++i) device.name[i] = static_cast<char>(input.byte());
+      return bytes_of(device, SB_DEVICE, input, now);
     }
     default: {
       sb_file_name name{};

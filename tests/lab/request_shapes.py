@@ -168,14 +168,18 @@ def set_queue_depth(drive, depth):
         before = f.read().strip()
     driver = os.path.realpath(f"{slot}/driver")
     function = os.path.basename(slot)
-    for path, text in ((f"{driver}/unbind", function), (parameter, depth), (f"{driver}/bind", function), (parameter, before)):
+
+    def write(path, text):
         with open(path, "w") as f:
             f.write(str(text))
-    for _ in range(200):
+    for path, text in ((f"{driver}/unbind", function), (parameter, depth), (f"{driver}/bind", function)):
+        write(path, text)
+    for _ in range(200):  # the driver looks at the parameter when it comes to that
         with contextlib.suppress(subprocess.CalledProcessError):
             drive.name = sh("lab-drive", str(drive.number), "name", stderr=subprocess.DEVNULL).strip()
             drive.device = f"/dev/{drive.name}"
             if os.path.exists(drive.device):
+                write(parameter, before)
                 return before
         time.sleep(0.05)
     must(False, f"drive {drive.number} did not come back")

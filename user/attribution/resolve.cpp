@@ -124,7 +124,8 @@ void Resolver::settle_swapped(File& file, std::uint64_t begin, std::uint64_t end
     swap.take(from.swap_pos, from.swap_pos + from.bytes, runs);
     Fill fill;
     fill.why = Why::no_page_cache;
-    if (runs.size() == 1 && runs[0].end - runs[0].begin == from.bytes) {
+    const bool whole = runs.size() == 1 && runs[0].end - runs[0].begin == from.bytes;
+    if (whole && runs[0].fill.state != FillState::announced && (runs[0].fill.owner & kCounted) == 0) {
       const Fill& read = runs[0].fill;
       if (read.state == FillState::in_flight)  // its page is in the file: the I/O is over
         bios.retire(read.bio, runs[0].begin + read.to_device, runs[0].end + read.to_device);
@@ -135,9 +136,12 @@ void Resolver::settle_swapped(File& file, std::uint64_t begin, std::uint64_t end
               .cause = causes.ended(End::swap),
               .done_ns = read.done_ns};
       if ((fill.owner & kMapped) != 0) add_to(file.mapped, fill.cause, from.bytes, 0);
+    } else {
+      dispose(files_[from.swap_file], runs, "completion_by_refill");
     }
     runs.clear();
     file.fills.replace(pos, pos + from.bytes, fill, runs);
+    dispose(file, runs, "completion_by_refill");
   }
 }
 
