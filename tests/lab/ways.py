@@ -327,7 +327,7 @@ class InMemory:
     def ramfs(self):
         return self.reads("ramfs", lambda way: {"page-cache": SIZE}, lambda folder: None)
 
-    def swapped(self, area=None):
+    def swapped(self, area=None, end="swap"):
         """Pages that went out to a swap area on a drive come back from it, each once, whoever's neighbours were read along. Of
         every other file another process brought a part back before."""
         group, area, brought = "/sys/fs/cgroup/swapped", area or f"/dev/{drive_name(3)}", list(self.WAYS)[::2]
@@ -354,7 +354,7 @@ class InMemory:
 
         def demanded(way):
             back = WARM[1] - WARM[0] if way in brought else 0
-            return {"swap": SIZE - back, **({"page-cache": back} if back else {})}
+            return {end: SIZE - back, **({"page-cache": back} if back else {})}
         try:
             with setting("/sys/fs/cgroup/cgroup.subtree_control", "+memory", "-memory"):
                 return self.reads("tmpfs", demanded, swap_out)
@@ -362,12 +362,15 @@ class InMemory:
             sh("swapoff", area)
 
     def swapped_zram(self):
-        """The same where the swap area is compressed memory: such a device has no requests."""
+        """The same where the swap area is compressed memory: such a device has no requests, and where the kernel has a way to
+        it without bios (bdev_read_page, in 6.1), nothing is seen."""
         sh("modprobe", "zram", "num_devices=1")
         with open("/sys/block/zram0/disksize", "w") as f:
             f.write("256M")
         try:
-            return self.swapped("/dev/zram0")
+            with open("/proc/kallsyms") as f:
+                bios = not any(line.split()[2] == "bdev_read_page" for line in f)
+            return self.swapped("/dev/zram0", "swap" if bios else "unknown")
         finally:
             with open("/sys/block/zram0/reset", "w") as f:
                 f.write("1")
