@@ -57,6 +57,12 @@ lab --nvme 0 -- sh -c 'head -c 20000000 /dev/zero; printf end; exit 3'
 check "exit code 3" [ $code = 3 ]
 check "all output, to the last byte" [ "$(wc -c <"$work/stdout")" = 20000003 ]
 
+lab --nvme 1 --drive nvme,logical_block_size=4096,mdts=2 --drive virtio-blk-pci -- sh -c 'lab-drive 2 name
+  cat /sys/block/$(lab-drive 1 name)/queue/logical_block_size /sys/block/$(lab-drive 1 name)/queue/max_hw_sectors_kb'
+check "drives of other shapes" [ "$(echo $(cat "$work/stdout"))" = "vda 4096 16" ]
+lab --drive floppy -- true
+check "no such drive: exit code 2" [ $code = 2 ]
+
 lab --nvme 0 -- /no/such/program
 check "no such program" [ $code = 127 ]
 
