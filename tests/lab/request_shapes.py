@@ -110,11 +110,11 @@ def split_bios(drive, limit):
 
 
 def every_way(drive, cold):
-    """Ways to read, and the cache states, on a drive of this shape."""
+    """Ways to read on a drive of this shape, through the page cache and past it."""
     sector = int(drive.setting("logical_block_size"))
     session = Session(drive, drive.reader, Place(drive.name, drive.folder, cold, sector=sector))
     with drive.mounted():
-        for name in ("half_warm", "direct", "mapped"):
+        for name in ("half_warm", "direct"):
             cells = getattr(session, name)()
             must(not cells.wrong, f"{name}: {cells.wrong}")
 

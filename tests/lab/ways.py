@@ -25,7 +25,8 @@ from score import Cells, LeftOut, Score, options_of, run_once  # noqa: E402
 MIB = 1 << 20
 SIZE = 3 * MIB - 4096 * 3 - 1234  # ends inside a page
 WARM = (1 * MIB, 2 * MIB)
-LEFT_OUT = {("xfs", "copy"): "copy_file_range shares the extents (reflink) and reads nothing"}
+LEFT_OUT = {("xfs", "copy"): "copy_file_range shares the extents (reflink) and reads nothing",
+            ("ext4", "mmap-collapsed"): "these kernels are built without READ_ONLY_THP_FOR_FS"}
 DIRECT = {way: BUFFERED[way] for way in ("read", "pread", "preadv", "threads", "aio", "uring", "uring-fixed", "uring-workers")}
 DIRECT["unaligned"] = "pread"  # at sectors inside pages
 UNALIGNED = (SIZE - 512) // 130560 * 130560
