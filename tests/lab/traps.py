@@ -7,6 +7,7 @@ guest as root.
 Prints a line for each trap; the last line is 'N passed, N failed'."""
 
 import fcntl
+import json
 import os
 import shutil
 import subprocess
@@ -277,11 +278,14 @@ def reused(t):
     name = os.path.basename(device)
     result = t.run(f"{mount} {device} /mnt/small && {t.reader} pread /mnt/small/first && umount /mnt/small && "
                    f"losetup -d {device} && {is_loop(device, second)} && {mount} {device} /mnt/small && "
-                   f"{t.reader} pread /mnt/small/second && umount /mnt/small")
+                   f"{t.reader} pread /mnt/small/second && umount /mnt/small", options=("--record", "/run/reused.rec"))
     sh("losetup", "-d", device)
     same(layers(of_file(result, "/mnt/small/first")), {f"{name} > page-cache": SIZE}, "layers of the first")
     same(layers(of_file(result, "/mnt/small/second")), {f"{name}#2 > {t.g.host_drive}": SIZE}, "layers of the second")
+    same([layer["kind"] for layer in result["layers"] if layer["name"] == f"{name}#2"], ["loop"], "the new layer")
     whole(result)
+    again = json.loads(sh(t.g.servedby, "report", "--json", "/run/reused.rec"))
+    must(result | {"tool": ""} == again | {"tool": ""}, "its recording replays to another result")
 
 
 @trap("made-loop")
