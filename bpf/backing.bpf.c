@@ -143,6 +143,11 @@ static __always_inline void direct_bio(struct kiocb *iocb, u64 bio, u64 pos)
 		return;
 	inode = BPF_CORE_READ(iocb, ki_filp, f_mapping, host);
 	state->direct_bio = bio;
+	state->direct_pages = 0;
+	if (bio != ANY_BIO) {
+		state->direct_pages = (u64)BPF_CORE_READ((struct bio *)bio, bi_io_vec);
+		state->direct_left = BPF_CORE_READ((struct bio *)bio, bi_iter.bi_size);
+	}
 	state->direct_pos = pos;
 	state->direct_size = BPF_CORE_READ(inode, i_size);
 	state->direct_file = inode_id(inode, false);

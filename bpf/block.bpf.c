@@ -5,123 +5,9 @@
 // BTF tracepoints, which do not share the kprobes' guard. A completion is seen twice, by the driver's hook and by the block
 // layer's: whichever comes first is recorded, so one may be missed.
 #include "bpf/account.h"
+#include "bpf/bio_pages.h"
 
-#define MAX_PARTS 256          /* BIO_MAX_VECS */
 #define MAX_BIOS_A_REQUEST 128 /* walked for their owner; nr_requests' merges stay far below */
-
-/* Where the first byte of a segment lies: true if it is in a page-cache page of a file. */
-static __always_inline bool segment_place(const struct bio_vec *segment, struct inode **inode, u64 *pos)
-{
-	struct page *page = segment->bv_page;
-	struct folio *folio = page_folio(page);
-	u64 mapping = (u64)BPF_CORE_READ(folio, mapping);
-
-	if (!mapping || (mapping & 3)) /* PAGE_MAPPING_FLAGS: anonymous or movable */
-		return false;
-	*inode = BPF_CORE_READ((struct address_space *)mapping, host);
-	*pos = (BPF_CORE_READ(folio, index) << page_shift) + segment->bv_offset +
-	       ((((u64)page - (u64)folio) / bpf_core_type_size(struct page)) << page_shift);
-	return true;
-}
-
-/* Whether a segment is a page of swap: one of no file, that carries its place in swap. So is one on its way out. */
-static __always_inline bool segment_swap(const struct bio_vec *segment, bool out, u64 *entry)
-{
-	struct folio *folio = page_folio(segment->bv_page);
-	u64 flags = folio_flags(folio);
-
-	if (!folio_has(flags, PAGE_FLAG(PG_swapbacked___any)))
-		return false;
-	if (out ? !folio_has(flags, PAGE_FLAG(PG_swapcache___any)) : BPF_CORE_READ(folio, mapping) != NULL)
-		return false;
-	*entry = (u64)BPF_CORE_READ(folio, private);
-	return *entry != 0;
-}
-
-static __always_inline struct bio_vec segment_of(struct bio_vec *segments, u32 i)
-{
-	struct bio_vec segment = {};
-
-	bpf_core_read(&segment, sizeof(segment), &segments[i]);
-	return segment;
-}
-
-struct part {
-	struct inode *inode;
-	u64 file_pos;
-	u32 offset; /* bytes from the start of the bio */
-	u32 bytes;
-};
-
-struct walk {
-	struct bio_vec *segments;
-	u64 sector;
-	u64 bio, serving;
-	struct sb_file_id id;
-	u64 file_size;
-	struct part part;
-	u32 left, at;
-	u32 dev, tgid, tid, read, reader, flags;
-	u32 broken;
-};
-
-static __always_inline void send_part(struct walk *walk)
-{
-	struct sb_bio *record = record_reserve(struct sb_bio);
-
-	if (!record)
-		return;
-	record_begin(&record->head, SB_BIO, sizeof(*record), walk->tid, bpf_ktime_get_ns());
-	record->bio = walk->bio;
-	record->sector = walk->sector + (walk->part.offset >> 9);
-	record->file_pos = walk->part.file_pos;
-	record->file_size = walk->file_size;
-	record->serving = walk->serving;
-	record->file = walk->id;
-	record->bytes = walk->part.bytes;
-	record->dev = walk->dev;
-	record->tgid = walk->tgid;
-	record->read = walk->read;
-	record->flags = walk->flags;
-	record->reader = walk->reader;
-	record_submit(record);
-	walk->flags &= ~SB_BIO_FIRST;
-}
-
-/* One step over the segments of a bio whose pages are not one run of the file: sends each run. */
-static long walk_step(u32 i, struct walk *walk)
-{
-	struct bio_vec segment = segment_of(walk->segments, i);
-	struct inode *inode = NULL;
-	u64 pos = 0;
-	u32 bytes = segment.bv_len;
-
-	if (!walk->left)
-		return 1;
-	if (bytes > walk->left)
-		bytes = walk->left;
-	if (!segment_place(&segment, &inode, &pos) || !bytes) {
-		walk->broken = 1;
-		return 1;
-	}
-	if (walk->part.bytes && inode == walk->part.inode && pos == walk->part.file_pos + walk->part.bytes) {
-		walk->part.bytes += bytes;
-	} else {
-		if (walk->part.bytes)
-			send_part(walk);
-		if (inode != walk->part.inode) {
-			walk->id = inode_id(inode, false);
-			walk->file_size = BPF_CORE_READ(inode, i_size);
-		}
-		walk->part.inode = inode;
-		walk->part.file_pos = pos;
-		walk->part.offset = walk->at;
-		walk->part.bytes = bytes;
-	}
-	walk->at += bytes;
-	walk->left -= bytes;
-	return 0;
-}
 
 /* Whether the task is in a direct read of a block device. */
 static __always_inline bool reads_device_directly(struct task_state *state)
@@ -137,12 +23,12 @@ static __always_inline void swap_written(struct bio *bio, const bool typed)
 {
 	const struct file_key any_swap = {.ino = SB_SWAP_INO};
 	struct bio_vec first;
-	struct walk walk = {};
+	struct walk walk = {.kind = SB_BIO};
 	u64 entry;
 
 	if (!bpf_map_lookup_elem(&files, &any_swap)) /* nobody of the target has read from memory that can be swapped */
 		return;
-	first = segment_of(FIELD(bio, bi_io_vec), 0);
+	first = segment_of(FIELD(bio, bi_io_vec), 0, 0);
 	if (!first.bv_page || !segment_swap(&first, true, &entry))
 		return;
 	walk.id = swap_area(entry, &walk.part.file_pos);
@@ -156,17 +42,18 @@ static __always_inline void swap_written(struct bio *bio, const bool typed)
 
 static __always_inline void bio_submitted(struct bio *bio, const bool typed)
 {
-	u32 opf = FIELD(bio, bi_opf), dev, bytes;
+	u32 opf = FIELD(bio, bi_opf), dev, bytes, tid;
 	struct account account = {};
 	struct tracked_device *device;
 	struct request_queue *queue;
 	struct task_state *state;
 	struct block_device *bdev;
 	struct gendisk *disk;
+	struct unpack_state *unpack = NULL;
 	struct inode *inode = NULL;
 	struct bio_vec first;
 	bool meta;
-	struct walk walk = {};
+	struct walk walk = {.kind = SB_BIO};
 	u64 pos = 0, entry;
 
 	if ((opf & REQ_OP_MASK) != REQ_OP_READ) {
@@ -179,23 +66,31 @@ static __always_inline void bio_submitted(struct bio *bio, const bool typed)
 		return;
 	account_of_current(&account);
 	state = account.state;
-	walk.segments = FIELD(bio, bi_io_vec);
+	/* What was split off before it came here begins somewhere in the pages of the whole. */
+	walk.segments = FIELD(bio, bi_io_vec) + FIELD(bio, bi_iter.bi_idx);
+	walk.done = bio_first_done(bio);
 	walk.flags = account.flags | SB_BIO_FIRST;
 	walk.serving = account.serving;
 	walk.read = account.read;
 	walk.reader = account.reader;
 	meta = opf & (1U << bpf_core_enum_value(enum req_flag_bits, __REQ_META___any));
-	first = segment_of(walk.segments, 0);
+	first = segment_of(walk.segments, 0, walk.done);
 	if (segment_place(&first, &inode, &pos) && BPF_CORE_READ(inode, i_sb, s_magic) == BDEVFS_MAGIC)
 		meta = true;
 	if (!inode && !meta && segment_swap(&first, false, &entry)) {
 		walk.id = swap_area(entry, &pos);
 		walk.flags |= SB_BIO_SWAP;
-	} else if (state && (state->direct_bio == (u64)bio || (state->direct_bio == ANY_BIO && !meta))) {
-		state->direct_bio = 0;
+	} else if (state && state->direct_bio && !meta &&
+		   (state->direct_bio == (u64)bio || state->direct_bio == ANY_BIO ||
+		    state->direct_pages == (u64)FIELD(bio, bi_io_vec))) {
 		walk.id = state->direct_file;
 		walk.file_size = state->direct_size;
 		pos = state->direct_pos;
+		/* The pieces of a bio are submitted in their order. */
+		if (state->direct_bio == ANY_BIO || state->direct_left <= bytes)
+			state->direct_bio = 0;
+		state->direct_left -= bytes;
+		state->direct_pos += bytes;
 		walk.flags |= SB_BIO_DIRECT;
 		if (state->direct_read) {
 			walk.read = state->direct_read;
@@ -212,6 +107,9 @@ static __always_inline void bio_submitted(struct bio *bio, const bool typed)
 		walk.file_size = pos + bytes;
 		walk.flags |= SB_BIO_DIRECT;
 	} else {
+		tid = account.tid;
+		if (!inode && !meta && (unpack = bpf_map_lookup_elem(&unpacks, &tid)) != NULL)
+			walk.flags |= SB_BIO_PACKED;
 		if (inode) {
 			walk.part.inode = inode;
 			walk.id = inode_id(inode, false);
@@ -231,7 +129,7 @@ static __always_inline void bio_submitted(struct bio *bio, const bool typed)
 			count_passed_on(device, bytes, walk.flags);
 		}
 	}
-	if (!(walk.flags & (SB_BY_TARGET | SB_BY_WORKER))) {
+	if (!(walk.flags & (SB_BY_TARGET | SB_BY_WORKER)) && !unpack) { /* one that unpacks is known to be of interest */
 		struct file_key key = file_key(walk.id);
 
 		if (walk.flags & SB_BIO_SWAP)
@@ -256,25 +154,26 @@ static __always_inline void bio_submitted(struct bio *bio, const bool typed)
 			*total += bytes;
 	}
 
+	if (unpack)
+		pos = unpack->number;
 	walk.part.file_pos = pos;
 	walk.part.bytes = bytes;
 	if (walk.flags & SB_BIO_FILE) {
 		/* A bio's pages go up in its file; so if the last is as far from the first as the bytes between them, none is
-		 * missing, and the bio is one run. Else every segment is looked at. */
+		 * missing, and the bio is one run. Else every segment is looked at, and where the last cannot be told: a bio that
+		 * was split off has no count. */
 		u32 count = FIELD(bio, bi_vcnt);
+		bool split_off = !count || walk.done || walk.segments != FIELD(bio, bi_io_vec);
 		struct inode *last_inode = NULL;
 		struct bio_vec last = {};
 		u64 last_pos = 0;
 
-		if (count > 1) {
-			last = segment_of(walk.segments, count - 1);
-			if (!segment_place(&last, &last_inode, &last_pos) || last_inode != walk.part.inode ||
+		if (count > 1 || split_off) {
+			if (!split_off)
+				last = segment_of(walk.segments, count - 1, 0);
+			if (split_off || !segment_place(&last, &last_inode, &last_pos) || last_inode != walk.part.inode ||
 			    last_pos + last.bv_len != pos + bytes) {
-				walk.part.bytes = 0;
-				walk.left = bytes;
-				bpf_loop(MAX_PARTS, walk_step, &walk, 0);
-				if (walk.part.bytes)
-					send_part(&walk);
+				send_runs(&walk, bytes);
 				if (walk.left) { /* the rest has no place in a file that could be said */
 					count_loss(SB_LOSS_BIO_PARTS);
 					walk.flags = (walk.flags & ~SB_BIO_FILE) | SB_BIO_CUT;

@@ -20,6 +20,9 @@
 #define BDEVFS_MAGIC 0x62646576
 #define LOOP_MAJOR 7
 #define SWAP_TYPE_SHIFT 58 /* of a swp_entry_t: BITS_PER_XA_VALUE - MAX_SWAPFILES_SHIFT, 64 bits */
+#define BTRFS_MAGIC 0x9123683e
+#define SQUASHFS_MAGIC 0x73717368
+#define EROFS_MAGIC 0xe0f5e1e2
 
 /* One step to a field of the kernel's. A program whose arguments carry types (fentry, fexit, tp_btf) reads memory itself; a
  * kprobe has bare addresses and asks a helper for every step, which costs a hundred instructions. `typed` is a constant in
@@ -91,6 +94,17 @@ static __always_inline u16 current_method(void)
 	return SB_METHOD_UNKNOWN;
 }
 
+/* The subvolume of an inode of btrfs. */
+static __always_inline u64 subvolume(struct inode *inode)
+{
+	struct btrfs_inode *of_btrfs;
+
+	if (!bpf_core_type_exists(struct btrfs_inode))
+		return 0;
+	of_btrfs = (void *)inode - bpf_core_field_offset(struct btrfs_inode, vfs_inode);
+	return BPF_CORE_READ(of_btrfs, root, root_key.objectid);
+}
+
 static __always_inline struct sb_file_id inode_id(struct inode *inode, const bool typed)
 {
 	struct super_block *super = FIELD(inode, i_sb);
@@ -99,7 +113,15 @@ static __always_inline struct sb_file_id inode_id(struct inode *inode, const boo
 	id.ino = FIELD(inode, i_ino);
 	id.dev = FIELD(super, s_dev);
 	id.generation = FIELD(inode, i_generation);
+	if (!(id.dev >> 20) && FIELD(super, s_magic) == BTRFS_MAGIC) /* an anonymous number: few have one */
+		id.generation ^= (u32)subvolume(inode) * 0x9e3779b1;
 	return id;
+}
+
+/* Whether a file system may fill pages of a file besides those that it is asked for: the rest of a compressed extent or block. */
+static __always_inline bool fills_more(unsigned long magic)
+{
+	return magic == BTRFS_MAGIC || magic == SQUASHFS_MAGIC || magic == EROFS_MAGIC;
 }
 
 static __always_inline bool same_file(struct sb_file_id a, struct sb_file_id b)
@@ -200,12 +222,35 @@ static __always_inline struct sb_file_id swap_area(u64 entry, u64 *pos)
 	return id;
 }
 
+/* Bytes of a bio's first segment that another bio has, which it was split off from. 7.3 calls it bi_offset. */
+static __always_inline u32 bio_first_done(struct bio *bio)
+{
+	struct bio___offset *newer = (void *)bio;
+
+	if (bpf_core_field_exists(newer->bi_iter.bi_offset))
+		return BPF_CORE_READ(newer, bi_iter.bi_offset);
+	return BPF_CORE_READ(bio, bi_iter.bi_bvec_done);
+}
+
 /* The whole disk of a bio or request. A partition's bio carries the partition until it is remapped. */
 static __always_inline u32 disk_dev(struct gendisk *disk, const bool typed)
 {
 	struct block_device *whole = FIELD(disk, part0);
 
 	return FIELD(whole, bd_dev);
+}
+
+/* The bio of a file's pages that btrfs_submit_compressed_read is given: its second argument, and since 6.4 in the struct that is
+ * its first ("btrfs: pass a btrfs_bio to btrfs_submit_compressed_read"). */
+static __always_inline struct bio *read_to_unpack(u64 first, u64 second)
+{
+	struct compressed_bio___orig_bbio *newer = NULL;
+
+	if (!bpf_core_type_exists(struct btrfs_bio))
+		return NULL;
+	if (bpf_core_field_exists(newer->orig_bbio))
+		return (struct bio *)(first + bpf_core_field_offset(struct btrfs_bio, bio));
+	return (struct bio *)second;
 }
 
 /* A loop request's driver data lies right behind struct request (blk_mq_rq_to_pdu), and the kiocb inside it. Since 6.12 the

@@ -66,6 +66,7 @@ static __always_inline void send_name(struct file *file, struct sb_file_id id, s
 	if (!record)
 		return;
 	walk.record = record;
+	walk.length = zero_at_first();
 	record_begin(&record->head, SB_FILE, sizeof(*record), tid, bpf_ktime_get_ns());
 	record->file = id;
 	record->opened = opened;
@@ -102,10 +103,11 @@ static __always_inline bool read_begins(struct open_read *call, struct task_stat
 	struct inode *inode = FIELD(file, f_inode);
 	struct super_block *super = FIELD(inode, i_sb);
 	u16 mode = FIELD(inode, i_mode) & S_IFMT;
+	unsigned long magic = FIELD(super, s_magic);
 	u32 tid = current_tid();
 	struct sb_file_id id;
 
-	if ((mode != S_IFREG && mode != S_IFBLK) || made_up_by_kernel(FIELD(super, s_magic)))
+	if ((mode != S_IFREG && mode != S_IFBLK) || made_up_by_kernel(magic))
 		return false;
 	id = inode_id(inode, typed);
 	if (!same_file(id, state->known)) { /* else its last read has done so */
@@ -118,6 +120,8 @@ static __always_inline bool read_begins(struct open_read *call, struct task_stat
 	call->count = count;
 	call->file_size = FIELD(inode, i_size);
 	call->flags = (mode == S_IFBLK ? SB_READ_BLKDEV : 0) | (FIELD(file, f_flags) & O_DIRECT_FLAG ? SB_READ_DIRECT : 0);
+	if (fills_more(magic))
+		call->flags |= SB_READ_FILLS_MORE;
 	call->tid = tid;
 	call->tgid = current_tgid();
 	call->read = ++state->reads;
@@ -202,6 +206,8 @@ static __always_inline void read_looks_up(struct open_read *call, struct file *f
 
 	if (!(call->flags & SB_READ_PAGE_CACHE) && (id.ino != call->file.ino || id.dev != call->file.dev)) {
 		call->file = id;
+		if (fills_more(BPF_CORE_READ(inode, i_sb, s_magic)))
+			call->flags |= SB_READ_FILLS_MORE;
 		track(file, id, call->opened, current_tid());
 	}
 	if (!call->count)

@@ -23,6 +23,8 @@ enum sb_kind {
 	SB_LAYOUT = 9,  /* struct sb_layout: said by user space: where a file has no bytes on a device */
 	SB_DEVICE = 10, /* struct sb_device: a device that was made, or set up anew, during the session */
 	SB_SWAPPED = 11, /* struct sb_swapped: a page of a file in memory (tmpfs) comes back from swap */
+	SB_UNPACK = 12, /* struct sb_bio, of no device: bytes of a file that a compressed extent will be unpacked to; before or
+			 * right after the first SB_BIO of the extent */
 };
 
 struct sb_head {
@@ -33,7 +35,8 @@ struct sb_head {
 };
 
 /* A file by what the kernel calls it: the superblock's device (i_sb->s_dev, not stat's st_dev: they differ on btrfs and
- * overlayfs), inode number and generation (tells a reused inode number apart). ino == 0: no file. */
+ * overlayfs), inode number and generation (tells a reused inode number apart; on btrfs, whose subvolumes number their files
+ * alike, mixed with the subvolume's number). ino == 0: no file. */
 struct sb_file_id {
 	__u64 ino;
 	__u32 dev;        /* kernel encoding: major << 20 | minor */
@@ -60,6 +63,7 @@ enum sb_method {
 #define SB_READ_BLKDEV     0x04 /* a block device was read, not a regular file */
 #define SB_READ_IN_MEMORY  0x20 /* NO_PAGES, and the file has no hole: what was in swap has an sb_swapped, the rest was in memory */
 #define SB_READ_SPLICE     0x10 /* a step of sendfile, splice or copy_file_range */
+#define SB_READ_FILLS_MORE 0x40 /* its file system may fill more pages than it is asked for (btrfs, squashfs, erofs) */
 #define SB_READ_NO_PAGES   0x08 /* the file system keeps no page cache that filemap_read serves (tmpfs and the like) */
 
 struct sb_read {
@@ -94,9 +98,11 @@ struct sb_read {
 #define SB_BIO_SWAP   0x1000 /* pages of swap: `file` is the swap area (SB_SWAP_INO), `file_pos` the place in it */
 #define SB_BIO_WRITE  0x2000 /* SWAP only: written, so what the place held before is gone */
 #define SB_BIO_STACKED 0x0800 /* the device has no requests of its own: it passes the bio on to those below (dm, md) */
+#define SB_BIO_PACKED  0x4000 /* a compressed extent, read into pages of nobody's: `file_pos` is the `bio` of its SB_UNPACKs, a number */
 /* sb_fill.flags: how */
 #define SB_FILL_READAHEAD 0x0010 /* read_pages: a run of new folios */
 #define SB_FILL_FOLIO     0x0020 /* filemap_read_folio: one folio that was not up to date */
+#define SB_FILL_ADDED     0x0040 /* a new folio, of a file system that fills more than it is asked for; file_size is not told */
 
 /* A linear part of a read bio at submission: bytes [sector * 512, + bytes) of the disk hold [file_pos, + bytes) of `file`.
  * The sector is absolute on the whole disk. Recorded for the target, for loop workers that serve a tracked request, and for

@@ -104,6 +104,20 @@ SB_STATE struct { /* tid → */
 	__type(value, struct remap_state);
 } remaps SEC(".maps");
 
+SB_STATE struct { /* tid → */
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, u32);
+	__type(value, struct unpack_state);
+} unpacks SEC(".maps");
+
+SB_STATE struct { /* s_dev of a file system that fills more pages than it is asked for → 1 */
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__type(key, u32);
+	__type(value, u32);
+} spilling SEC(".maps");
+
 SB_STATE struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, MAX_DEVICES);
@@ -158,6 +172,13 @@ static __always_inline u32 current_tgid(void)
 static __always_inline u32 current_tid(void)
 {
 	return (u32)bpf_get_current_pid_tgid();
+}
+
+/* 0, without the verifier's knowledge: no PID has 32 bits. 6.1 looks at the body of a bpf_loop once, with what stands in its
+ * context before the first turn, and takes out every branch that is not taken then. */
+static __always_inline u64 zero_at_first(void)
+{
+	return bpf_get_current_pid_tgid() >> 63 << 20;
 }
 
 static __always_inline bool is_target(u32 tgid)

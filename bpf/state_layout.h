@@ -70,6 +70,14 @@ struct remap_state {
 	__u32 old_dev, dev;
 };
 
+/* A task gives btrfs a compressed extent to read. */
+struct unpack_state {
+	__u64 bio;    /* of the file's pages; those that are submitted hold the compressed bytes */
+	__u64 number; /* of this extent, unlike any other's */
+	__u32 said;   /* SB_UNPACK has been sent */
+	__u32 pad;
+};
+
 /* A read that has begun and not ended. */
 struct open_read {
 	__u64 begin_ns;
@@ -103,8 +111,9 @@ struct task_state {
 	__s32 kiocb_in;
 	__u32 direct_read, direct_reader; /* as direct_bio: of an asynchronous read */
 	__u32 pad2;
-	/* between iomap_dio_submit_bio and the submit_bio inside it; or ANY_BIO: the next bio of data is the direct one */
-	__u64 direct_bio, direct_serving, direct_pos, direct_size;
+	/* between iomap_dio_submit_bio and the submit_bio inside it; or ANY_BIO: the next bio of data is the direct one.
+	 * direct_pages: what its pages stand in, shared by the pieces that btrfs submits instead; direct_left: bytes to come */
+	__u64 direct_bio, direct_serving, direct_pos, direct_size, direct_pages, direct_left;
 	struct sb_file_id direct_file;
 	/* loop worker: the request it serves, and how far it has read the backing file for it */
 	__u64 serving, serving_issue_ns;

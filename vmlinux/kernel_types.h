@@ -180,6 +180,9 @@ struct bvec_iter {
 	unsigned int bi_idx;
 	unsigned int bi_bvec_done;
 };
+struct bvec_iter___offset {
+	unsigned int bi_offset;
+};
 struct block_device {
 	sector_t bd_start_sect;
 	struct gendisk *bd_disk;
@@ -201,6 +204,9 @@ struct bio {
 	void *bi_private;
 	unsigned short bi_vcnt;
 	struct bio_vec *bi_io_vec;
+};
+struct bio___offset { /* 7.3 */
+	struct bvec_iter___offset bi_iter;
 };
 enum req_flag_bits { __REQ_META___any, __REQ_RAHEAD___any };
 struct request_queue {
@@ -240,6 +246,23 @@ struct dm_target_io {
 };
 struct md_io_clone {
 	struct bio *orig_bio;
+};
+
+struct btrfs_key {
+	u64 objectid;
+};
+struct btrfs_root {
+	struct btrfs_key root_key;
+};
+struct btrfs_inode {
+	struct btrfs_root *root;
+	struct inode vfs_inode;
+};
+struct btrfs_bio {
+	struct bio bio;
+};
+struct compressed_bio___orig_bbio { /* since 6.4 */
+	struct btrfs_bio *orig_bbio;
 };
 
 struct task_io_accounting {
@@ -289,6 +312,13 @@ struct trace_event_raw_block_bio_remap {
 	unsigned int nr_sector;
 	dev_t old_dev;
 	sector_t old_sector;
+};
+struct trace_event_raw_mm_filemap_op_page_cache {
+	struct trace_entry ent;
+	unsigned long i_ino;
+	unsigned long index;
+	dev_t s_dev;
+	unsigned char order;
 };
 struct trace_event_raw_sched_process_fork {
 	struct trace_entry ent;

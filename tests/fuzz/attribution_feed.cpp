@@ -77,7 +77,7 @@ std::vector<std::byte> next_record(Input& input, std::uint64_t& now) {
       read.read = static_cast<std::uint32_t>(input.byte() % 4);
       read.tgid = read.read;
       read.method = static_cast<std::uint16_t>(input.byte());
-      read.flags = static_cast<std::uint16_t>(input.byte() % 16);
+      read.flags = static_cast<std::uint16_t>(input.byte() % 128);
       return bytes_of(read, SB_READ, input, now);
     }
     case 1:
@@ -93,7 +93,9 @@ std::vector<std::byte> next_record(Input& input, std::uint64_t& now) {
       bio.dev = device_of(input);
       bio.read = static_cast<std::uint32_t>(input.byte() % 4);
       bio.flags = static_cast<std::uint32_t>(input.byte() | input.byte() << 8);
-      return bytes_of(bio, SB_BIO, input, now);
+      const bool unpack = (bio.flags & SB_BIO_PACKED) != 0 && input.byte() % 2 == 0;
+      if ((bio.flags & SB_BIO_PACKED) != 0) (unpack ? bio.bio : bio.file_pos) = input.byte() % 4;
+      return bytes_of(bio, unpack ? SB_UNPACK : SB_BIO, input, now);
     }
     case 3: {
       sb_fill fill{};

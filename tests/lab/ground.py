@@ -60,7 +60,8 @@ def forget(path, begin=0, end=0):
     """Writes a file back and drops its pages, or those of a range; verified."""
     fd = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(fd)
+        if not os.fstatvfs(fd).f_flag & os.ST_RDONLY:  # squashfs refuses
+            os.fsync(fd)
         quiet()
         for _ in range(20):
             os.posix_fadvise(fd, begin, end - begin if end else 0, os.POSIX_FADV_DONTNEED)

@@ -85,6 +85,8 @@ void Attribution::feed(std::span<const std::byte> record) {
       return give(&State::on_read);
     case SB_BIO:
       return give(&State::on_bio);
+    case SB_UNPACK:
+      return give(&State::on_unpack);
     case SB_FILL:
       return give(&State::on_fill);
     case SB_REQUEST:
@@ -181,6 +183,9 @@ void Attribution::State::got(const sb_read& read, Listing& listing, std::uint64_
     if (!paged && is_served(read.file.dev)) {  // asked for page by page nowhere: only the server has them
       slices.push_back({from, to, resolver.causes.server(read.file.dev)});
       resolver.ledger.process.from_servers += to - from;
+      // NFS accounts what a direct read asked for, though the file ends before.
+      if (to == end && is_direct && read.count > end - begin)
+        resolver.ledger.process.from_servers += read.count - (end - begin);
     } else if (!paged && (read.flags & SB_READ_NO_PAGES) != 0) {
       const bool there = (read.flags & SB_READ_IN_MEMORY) != 0;
       const CauseId absent =
@@ -191,7 +196,8 @@ void Attribution::State::got(const sb_read& read, Listing& listing, std::uint64_
     } else if (!paged && (is_direct || call != direct.end())) {
       resolver.place(resolver.file(resolver.file_index(FileKey(read.file))), from, to, Why::direct_unseen, slices);
     } else {
-      const CauseId absent = paged ? resolver.absent() : resolver.causes.ended(End::unknown, Why::not_paged);
+      const CauseId absent = paged ? resolver.absent(read.file.dev, (read.flags & SB_READ_FILLS_MORE) != 0)
+                                   : resolver.causes.ended(End::unknown, Why::not_paged);
       File& file = resolver.file(resolver.file_index(FileKey(read.file)));
       resolver.consume(file, from, to, {read.begin_ns, read.head.tid, read.read, absent}, 0, slices);
     }
@@ -213,6 +219,16 @@ void Attribution::State::on_bio(const sb_bio& bio) {
   if ((bio.flags & SB_BIO_STACKED) != 0) passed_on(bio.dev, bio.bytes, bio.flags);
   if ((bio.flags & SB_BIO_WRITE) != 0) return swap_written(bio);
   if (counted) process.traced += bio.bytes;
+  if ((bio.flags & SB_BIO_PACKED) != 0) {
+    if (counted) process.compressed += bio.bytes;
+    PackedExtent& extent = resolver.extents[bio.file_pos];
+    sb_bio piece = bio;
+    piece.file_pos = extent.bytes;
+    extent.bytes += bio.bytes;
+    submit(piece, extent.compressed, 0, bio.bytes,
+           (bio.flags & SB_FOR_TARGET) != 0 ? std::uint8_t{kForTarget} : std::uint8_t{0});
+    return;
+  }
   const std::uint64_t within =
       bio.file_pos >= bio.file_size ? 0 : std::min<std::uint64_t>(bio.bytes, bio.file_size - bio.file_pos);
   if ((bio.flags & SB_BIO_DIRECT) != 0) {
@@ -269,7 +285,7 @@ void Attribution::State::swap_written(const sb_bio& bio) {
 void Attribution::State::submit(const sb_bio& bio, Fills& fills, std::uint32_t file, std::uint64_t within,
                                 std::uint8_t owner) {
   const std::uint64_t end = bio.file_pos + within;
-  const bool is_file = (bio.flags & SB_BIO_DIRECT) == 0;
+  const bool is_file = (bio.flags & (SB_BIO_DIRECT | SB_BIO_PACKED)) == 0;
   const auto settle = [&] {
     if (is_file)
       resolver.dispose(resolver.file(file), runs, "completion_by_refill");
@@ -299,6 +315,31 @@ void Attribution::State::submit(const sb_bio& bio, Fills& fills, std::uint32_t f
   if (is_file && fills.crowded()) compact(fills, bio.head.time_ns);
 }
 
+/// Bytes of a file will be unpacked from an extent that is being read.
+void Attribution::State::on_unpack(const sb_bio& bio) {
+  if (bio.bytes == 0 || !end_of(bio.file_pos, bio.bytes) || bio.file.ino == 0) {
+    ++malformed;
+    return;
+  }
+  const std::uint64_t end = std::min(bio.file_pos + bio.bytes, bio.file_size);
+  if (bio.file_pos >= end) return;
+  Fill fill;
+  fill.state = FillState::packed;
+  fill.to_device = bio.bio;
+  fill.read = bio.read;
+  fill.tid = bio.read == 0 ? 0 : reader_of(bio);
+  if ((bio.flags & SB_FOR_TARGET) != 0) fill.owner |= kForTarget;
+  if ((bio.flags & SB_BY_TARGET) != 0) {
+    fill.owner |= kApart;
+    if (bio.read == 0 && (bio.flags & SB_BY_ADVICE) == 0) fill.owner |= kMapped;
+  }
+  resolver.extents[bio.bio].file_bytes += end - bio.file_pos;
+  File& file = resolver.file(resolver.file_index(FileKey(bio.file)));
+  runs.clear();
+  file.fills.replace(bio.file_pos, end, fill, runs);
+  if (!runs.empty()) resolver.dispose(file, runs, "completion_by_refill");
+}
+
 void Attribution::State::compact(Fills& fills, std::uint64_t now_ns) {
   fills.compact(page, now_ns > kLongestRead ? now_ns - kLongestRead : 0, [&](std::uint32_t tid, std::uint32_t read) {
     const auto last = last_returned.find(tid);
@@ -317,7 +358,7 @@ void Attribution::State::on_fill(const sb_fill& fill) {
   const std::uint64_t within = std::min<std::uint64_t>(*end, fill.file_size);
   if (fill.pos >= within) return;
   Fill announced;
-  announced.why = Why::fill_unseen;
+  announced.why = resolver.unpacks(fill.file.dev) ? Why::unpacked : Why::fill_unseen;
   File& file = resolver.file(resolver.file_index(FileKey(fill.file)));
   if (is_served(fill.file.dev)) served(fill, within - fill.pos, file, announced);
   runs.clear();
@@ -337,7 +378,7 @@ void Attribution::State::served(const sb_fill& record, std::uint64_t bytes, File
   fill.done_ns = for_target ? 0 : record.head.time_ns;
   if (for_target) fill.owner |= kForTarget;
   if (!by_target) return;
-  fill.owner |= kServer;
+  fill.owner |= kApart;
   resolver.ledger.process.from_servers += record.bytes;  // whole pages, as the kernel counts them
   if (record.read != 0 || (record.flags & SB_BY_ADVICE) != 0) return;
   fill.owner |= kMapped;

@@ -17,6 +17,12 @@ const char* why_text(Why why) {
       return "a file in memory: what was read may be a hole of it, or have been in swap";
     case Why::fill_unseen:
       return "filled by I/O that was not seen";
+    case Why::unpacked:
+      return "unpacked by its file system, from blocks that it kept or read";
+    case Why::unannounced:
+      return "its file system fills more pages than it is asked for, and that was not seen";
+    case Why::packed_mixed:
+      return "a compressed extent of which several layers had a part";
     case Why::fill_failed:
       return "the I/O for these bytes failed, and they were returned";
     case Why::direct_unseen:

@@ -37,6 +37,9 @@ enum class Why : std::uint8_t {
   not_paged,       ///< the read never reached the page cache that is watched
   no_page_cache,   ///< a file in memory (tmpfs) that may have holes, or whose page was in swap and read by I/O unseen
   fill_unseen,     ///< pages were announced as not up to date; no I/O for them was seen
+  unpacked,        ///< by a file system whose blocks are not followed (squashfs, erofs)
+  unannounced,     ///< its file system fills pages that nobody asked for, and these are not seen
+  packed_mixed,    ///< a compressed extent, of which more than one layer had a part
   fill_failed,     ///< the I/O for them failed, and yet they were returned
   direct_unseen,   ///< direct I/O, no bio seen
   remap_unseen,    ///< a stacked device: where it passed the bytes on to was not seen

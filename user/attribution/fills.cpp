@@ -82,7 +82,8 @@ void Fills::freeze(std::uint64_t page) {
     const auto here = run++;
     const Fill fill = here->second.fill;
     const std::uint64_t begin = here->first, end = here->second.end;
-    if (fill.state == FillState::in_flight || fill.read != 0 || fill.done_ns > 1) continue;
+    if (fill.state == FillState::in_flight || fill.state == FillState::packed || fill.read != 0 || fill.done_ns > 1)
+      continue;
     const std::uint64_t first = begin / page + (begin % page != 0 ? 1 : 0), last = end / page;
     if (first >= last || last - first >= kShort || !frozen_.put(fill, first, last - first)) continue;
     if (last * page < end) runs_.emplace_hint(run, last * page, Tail{end, fill});

@@ -19,6 +19,7 @@ using BioSlot = std::uint32_t;
 enum class FillState : std::uint8_t {
   announced,  ///< said to be not up to date; no I/O for it seen so far
   in_flight,  ///< a bio is reading it
+  packed,     ///< the compressed extent that it is unpacked from is being read, or has been
   filled,
 };
 
@@ -28,20 +29,21 @@ enum : std::uint8_t {
   kCounted = 2,    ///< bytes of the process's own accounting, to be settled once
   kMapped = 4,     ///< by the target outside any read, and not on advice for later reads: a fault, exec
   kMeta = 8,       ///< file-system metadata that also has a file range
-  kServer = 16,    ///< by a server, for the target: not in the process's accounting for certain
+  kApart = 16,     ///< by the target, but not byte for byte in its accounting: from a server, or unpacked
 };
 
 /// What is known about a run of bytes.
 struct Fill {
   FillState state = FillState::announced;
   std::uint8_t owner = 0;
-  Why why = Why::none;          ///< announced: why there may be no I/O
-  std::uint32_t tid = 0;        ///< who started it; 0 where read is 0, so that neighbours can become one run
-  std::uint32_t read = 0;       ///< in which of its read calls; 0: in none
-  BioSlot bio = 0;              ///< in_flight
-  CauseId cause = 0;            ///< filled
-  std::uint64_t to_device = 0;  ///< in_flight: add it to a file position for the device's byte (modulo 2^64)
-  std::uint64_t done_ns = 0;    ///< filled, not kForTarget: when
+  Why why = Why::none;     ///< announced: why there may be no I/O
+  std::uint32_t tid = 0;   ///< who started it; 0 where read is 0, so that neighbours can become one run
+  std::uint32_t read = 0;  ///< in which of its read calls; 0: in none
+  BioSlot bio = 0;         ///< in_flight
+  CauseId cause = 0;       ///< filled
+  /// in_flight: add it to a file position for the device's byte (modulo 2^64). packed: the number of the extent.
+  std::uint64_t to_device = 0;
+  std::uint64_t done_ns = 0;  ///< filled, not kForTarget: when
   friend bool operator==(const Fill&, const Fill&) = default;
 };
 

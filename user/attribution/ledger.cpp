@@ -92,6 +92,7 @@ LedgerLine Ledger::process_line(const Session& session) const {
                 {"past_end", process.past_end},
                 {"exec_mmap", process.exec_mmap},
                 {"failed", process.failed},
+                {"compressed", process.compressed},
                 {"other", process.other},
                 {"swap", process.swap}};
   line.bracket_bytes = session.bracket.process_bytes + process.from_servers;

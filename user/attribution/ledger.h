@@ -25,6 +25,7 @@ struct ProcessParts {
   std::uint64_t exec_mmap = 0;       ///< filled outside any read call, never returned by one
   std::uint64_t swap = 0;            ///< swapped in, for memory or files in memory
   std::uint64_t failed = 0;          ///< the request ended with an error
+  std::uint64_t compressed = 0;      ///< compressed extents: fewer bytes than they are unpacked to
   std::uint64_t other = 0;           ///< no range of a file is known
   /// Not of `traced`: filled by a server for the target. Some file systems account it (netfs, from a kworker or the
   /// reader, as it pleases the kernel's version), some do not.

@@ -41,7 +41,23 @@ Resolver::Resolver(const StorageStack& stack, const std::vector<HookStatus>& hoo
   const Why why = unproven(hooks);
   absent_ = causes.ended(why == Why::none ? End::page_cache : End::unknown, why);
   warmed_ = why == Why::none ? causes.ended(End::page_cache, Why::none, true) : absent_;
+  unannounced_ = causes.ended(End::unknown, why == Why::none ? Why::unannounced : why);
   scratch_.resize(kMaxRecursion + 2);
+  const auto attached = [&](std::string_view name) {
+    return std::ranges::any_of(hooks, [&](const HookStatus& hook) { return hook.name == name && hook.attached; });
+  };
+  for (const auto& [dev, system] : stack.file_systems) {
+    if (system.type == "btrfs") fill_more_[dev] = attached("unpack-begin");
+    if (system.type != "squashfs" && system.type != "erofs") continue;
+    fill_more_[dev] = attached("page-added");
+    unpacking_.insert(dev);
+  }
+}
+
+CauseId Resolver::absent(DeviceNumber file_system, bool fills_more) const {
+  const auto known = fill_more_.find(file_system);
+  const bool seen = known == fill_more_.end() ? !fills_more : known->second;
+  return seen ? absent_ : unannounced_;
 }
 
 std::uint32_t Resolver::file_index(const FileKey& key) {
@@ -84,6 +100,14 @@ void Resolver::consume(File& file, std::uint64_t begin, std::uint64_t end, const
         out.push_back({run.begin, run.end, cause, cause == fill.cause && prefetched});
         break;
       }
+      case FillState::packed: {
+        const Fill from = unpacked(run, "completion_by_return", depth);
+        const CauseId cause = cause_for(from, consumer);
+        out.push_back({run.begin, run.end, cause, cause == from.cause && prefetched});
+        if ((fill.owner & kMapped) != 0) add_to(file.mapped, from.cause, run.end - run.begin, 0);
+        release(fill.to_device, run.end - run.begin);
+        break;
+      }
       case FillState::in_flight: {
         const std::size_t first = out.size();
         recover(run, "completion_by_return", depth + 1, out);
@@ -96,6 +120,46 @@ void Resolver::consume(File& file, std::uint64_t begin, std::uint64_t end, const
     }
   }
   if (at < end) out.push_back({at, end, consumer.absent});
+}
+
+Fill Resolver::unpacked(const Run& run, const char* how, int depth) {
+  const std::uint64_t number = run.fill.to_device;
+  if (PackedExtent& extent = extents[number]; !extent.known) {
+    extent.known = true;
+    extent.cause = causes.ended(End::unknown, Why::fill_unseen);
+    std::vector<Run> read;
+    std::vector<Slice> slices;
+    std::uint64_t done_ns = 0;
+    extent.compressed.take_all(read);
+    for (const Run& part : read) {
+      done_ns = std::max(done_ns, part.fill.done_ns);
+      if (part.fill.state == FillState::in_flight)
+        recover(part, how, depth + 1, slices);
+      else if (part.fill.state == FillState::filled)
+        slices.push_back({part.begin, part.end, part.fill.cause});
+      else
+        slices.push_back({part.begin, part.end, causes.ended(End::unknown, part.fill.why)});
+    }
+    PackedExtent& read_extent = extents[number];  // in a damaged recording it may lie below itself, and be gone
+    read_extent.known = true;
+    read_extent.done_ns = done_ns;
+    if (!slices.empty()) read_extent.cause = slices.front().cause;
+    // Each byte of the file may be made of any byte of the extent.
+    if (std::ranges::any_of(slices, [&](const Slice& slice) { return slice.cause != read_extent.cause; }))
+      read_extent.cause = causes.ended(End::unknown, Why::packed_mixed);
+  }
+  Fill from = run.fill;
+  from.cause = extents[number].cause;
+  from.done_ns = extents[number].done_ns;
+  return from;
+}
+
+void Resolver::release(std::uint64_t number, std::uint64_t bytes) {
+  PackedExtent& extent = extents[number];
+  extent.file_bytes -= std::min(extent.file_bytes, bytes);
+  if (extent.file_bytes != 0) return;
+  drop(extent.compressed);
+  extents.erase(number);
 }
 
 void Resolver::place(const File& file, std::uint64_t begin, std::uint64_t end, Why why, std::vector<Slice>& out) {
@@ -245,7 +309,8 @@ void Resolver::consume_backing(Serving& serving, std::uint64_t begin, std::uint6
     if (!backing.direct)
       read(backing, [&](const Backing& from_file, std::uint64_t from, std::uint64_t to) {
         const std::uint64_t begin_ns = from_file.late ? issue_ns : from_file.begin_ns;
-        consume(file(from_file.file), from, to, {begin_ns, 0, 0, absent_}, depth + 1, got);
+        File& backed = file(from_file.file);
+        consume(backed, from, to, {begin_ns, 0, 0, absent(backed.key.dev, false)}, depth + 1, got);
       });
   for (const Backing& backing : backings)
     if (backing.direct)
@@ -267,7 +332,13 @@ void Resolver::dispose(File& file, const std::vector<Run>& runs, const char* how
         file.wasted += bytes;
       }
     }
-    if ((run.fill.owner & kServer) != 0 && (run.fill.owner & kMapped) == 0) file.wasted += bytes;
+    if ((run.fill.owner & kApart) != 0 && (run.fill.owner & kMapped) == 0) file.wasted += bytes;
+    if (run.fill.state == FillState::packed) {
+      // How the extent was read matters to nobody else.
+      if ((run.fill.owner & kMapped) != 0)
+        add_to(file.mapped, unpacked(run, "completion_by_refill", 1).cause, bytes, 0);
+      release(run.fill.to_device, bytes);
+    }
     if (run.fill.state != FillState::in_flight || how == nullptr) continue;
     // Pages cannot be filled anew while they are being filled, so this completion was missed.
     std::vector<Slice> slices;

@@ -8,6 +8,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "attribution/fills.h"
 #include "attribution/layout.h"
 #include "attribution/ledger.h"
+#include "attribution/packed.h"
 #include "attribution/requests.h"
 #include "attribution/tally.h"
 
@@ -105,15 +107,24 @@ class Resolver {
 
   Causes causes;
   InFlight bios;
+  PackedExtents extents;
   Servings servings;
   Ledger ledger;
   std::map<std::string, std::uint64_t> recovered{
       {"completion_by_return", 0}, {"completion_by_refill", 0}, {"completion_by_end", 0}};
   std::uint64_t unmatched_backing = 0;  ///< requests with evidence of reads that they did not cover
   std::uint64_t unseen_backing = 0;     ///< requests for the target that should have had evidence
-  [[nodiscard]] CauseId absent() const { return absent_; }
+  /// Bytes of a file system's page cache of which nothing is known. `fills_more`: the kernel side says that it is one
+  /// that fills pages besides those it is asked for.
+  [[nodiscard]] CauseId absent(DeviceNumber file_system, bool fills_more) const;
+  /// Whether a file system fills pages from blocks that it unpacks itself.
+  [[nodiscard]] bool unpacks(DeviceNumber file_system) const { return unpacking_.contains(file_system); }
+  /// `bytes` of a file do not wait for this compressed extent any more.
+  void release(std::uint64_t extent, std::uint64_t bytes);
 
  private:
+  /// What a run was unpacked from: its cause, and when that was read.
+  Fill unpacked(const Run& run, const char* how, int depth);
   /// Who had the bytes of a run whose bio is in flight as far as was seen, though they were returned.
   void recover(const Run& run, const char* how, int depth, std::vector<Slice>& out);
   void consume_backing(Serving& serving, std::uint64_t begin, std::uint64_t end, std::uint64_t issue_ns, int depth,
@@ -125,7 +136,10 @@ class Resolver {
   std::size_t crowded_at_;
   std::deque<File> files_;
   std::unordered_map<FileKey, std::uint32_t, FileKeyHash> index_;
-  CauseId absent_ = 0;                     ///< bytes of which nothing is known
+  CauseId absent_ = 0;                      ///< bytes of which nothing is known
+  CauseId unannounced_ = 0;                 ///< the same, where a fill may have been missed
+  std::map<DeviceNumber, bool> fill_more_;  ///< file systems that fill more than they are asked for: whether it is seen
+  std::set<DeviceNumber> unpacking_;
   CauseId warmed_ = 0;                     ///< bytes that others filled before
   std::vector<std::vector<Run>> scratch_;  ///< for each depth
 };

@@ -36,6 +36,7 @@ struct Attribution::State {
 
   void on_read(const sb_read& read);
   void on_bio(const sb_bio& bio);
+  void on_unpack(const sb_bio& bio);
   void on_fill(const sb_fill& fill);
   void on_request(const sb_request& request);
   void on_backing(const sb_backing& backing);

@@ -4,6 +4,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -131,6 +132,10 @@ bool is_stacked(const Device& device) { return device.kind == DeviceKind::dm || 
 
 bool has_stacked(const StorageStack& stack) {
   return std::ranges::any_of(stack.devices, [](const auto& entry) { return is_stacked(entry.second); });
+}
+
+bool has_mounted(const StorageStack& stack, const std::string& type) {
+  return std::ranges::any_of(stack.file_systems, [&](const auto& entry) { return entry.second.type == type; });
 }
 
 std::uint64_t add_counts(std::uint64_t a, const std::uint64_t& b) { return a + b; }
@@ -271,6 +276,13 @@ Result<void> Capture::State::describe(const StorageStack& stack) {
   const int devices = map_fd("devices");
   const int backing_files = map_fd("backing_files");
   std::uint32_t slot = 0;
+  for (const auto& [dev, system] : stack.file_systems) {
+    const std::uint32_t one = 1;
+    if (system.type != "squashfs" && system.type != "erofs") continue;
+    if (bpf_map_update_elem(map_fd("spilling"), &dev, &one, BPF_ANY) != 0) {
+      return std::unexpected(system_error("cannot track", system.type, errno));
+    }
+  }
   for (const auto& [dev, device] : stack.devices) {
     if (device.kind == DeviceKind::partition) continue;
     const tracked_device tracked{
@@ -313,6 +325,11 @@ Result<Capture> Capture::open(const CaptureOptions& options, const StorageStack&
     if (hook.only_stacked && !has_stacked(stack)) {
       plan.off = true;
       plan.why_not = "there is no dm or md device here";
+    }
+    if (!hook.only_on.empty() &&
+        std::ranges::none_of(hook.only_on, [&](const std::string& type) { return has_mounted(stack, type); })) {
+      plan.off = true;
+      plan.why_not = fmt::format("no {} is mounted here", fmt::join(hook.only_on, " or "));
     }
     plan.hook = std::move(hook);
     while (plan.wanted() && !plan.chosen().function.empty() && !functions.may_have(plan.chosen().function)) {

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <string>
+
 #include "capture/session_start.h"
 #include "stack/empty_ranges.h"
 
@@ -25,14 +27,14 @@ std::vector<sb_layout> look_at(const UnplacedFile& file) {
   std::vector<sb_layout> records{layout_record(file, {0, 0, SB_EXTENT_LOOKED})};
   if (file.path.empty()) return records;
   // The path is the target's: below its own root, if it is still there.
-  std::vector<std::string> paths{file.path};
-  if (file.tgid != 0) paths.insert(paths.begin(), fmt::format("/proc/{}/root{}", file.tgid, file.path));
-  for (const std::string& path : paths) {
-    const auto ranges = empty_ranges(path, file.file);
-    if (!ranges) continue;
+  const auto add = [&](const std::string& path, const std::string& process) {
+    const auto ranges = empty_ranges(path, file.file, fmt::format("/proc/{}/mountinfo", process));
+    if (!ranges) return false;
     for (const EmptyRange& range : *ranges) records.push_back(layout_record(file, range));
-    break;
-  }
+    return true;
+  };
+  if (file.tgid == 0 || !add(fmt::format("/proc/{}/root{}", file.tgid, file.path), std::to_string(file.tgid)))
+    add(file.path, "self");
   return records;
 }
 

@@ -7,20 +7,40 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <optional>
 
 #include "record/storage.h"
 #include "stack/descriptor.h"
 #include "stack/fiemap.h"
+#include "stack/mounts.h"
+#include "stack/root.h"
 
 namespace servedby {
 
-std::expected<std::vector<EmptyRange>, int> empty_ranges(const std::string& path, const sb_file_id& wanted) {
+namespace {
+
+/// The superblock's number of the mount that an open file was reached by.
+std::optional<DeviceNumber> number_of_mount(int fd, const std::string& mountinfo) {
+  struct statx facts{};
+  if (::statx(fd, "", AT_EMPTY_PATH, STATX_MNT_ID, &facts) != 0 || (facts.stx_mask & STATX_MNT_ID) == 0)
+    return std::nullopt;
+  for (const Mount& mount : parse_mounts(Root().text(mountinfo).value_or("")))
+    if (mount.id == facts.stx_mnt_id) return mount.dev;
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::expected<std::vector<EmptyRange>, int> empty_ranges(const std::string& path, const sb_file_id& wanted,
+                                                         const std::string& mountinfo) {
   const Descriptor file(path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
   if (!file.open()) return std::unexpected(file.error());
   struct stat facts{};
   if (fstat(file.descriptor(), &facts) != 0) return std::unexpected(errno);
-  if (facts.st_ino != wanted.ino || device_number(major(facts.st_dev), minor(facts.st_dev)) != wanted.dev)
-    return std::unexpected(ESTALE);
+  const DeviceNumber told = device_number(major(facts.st_dev), minor(facts.st_dev));
+  const bool same =
+      told == wanted.dev || (device_major(told) == 0 && number_of_mount(file.descriptor(), mountinfo) == wanted.dev);
+  if (facts.st_ino != wanted.ino || !same) return std::unexpected(ESTALE);
   const auto size = static_cast<std::uint64_t>(facts.st_size);
   std::vector<EmptyRange> found;
   const auto add = [&](std::uint64_t begin, std::uint64_t end, sb_extent what) {

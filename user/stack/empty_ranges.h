@@ -17,9 +17,11 @@ struct EmptyRange {
   friend bool operator==(const EmptyRange&, const EmptyRange&) = default;
 };
 
-/// The ranges of the file at `path`, in order, up to its size. An errno value: it cannot be opened, its file system has
-/// no FIEMAP (EOPNOTSUPP), or it is not the file `wanted` (ESTALE: another inode or file system).
-[[nodiscard]] std::expected<std::vector<EmptyRange>, int> empty_ranges(const std::string& path,
-                                                                       const sb_file_id& wanted);
+/// The ranges of the file at `path`, in order, up to its size. `mountinfo`: of the mount namespace that the path leads
+/// into; only its mounts tell the number of a file system that stat(2) gives another one (btrfs). An errno value: the
+/// file cannot be opened, its file system has no FIEMAP (EOPNOTSUPP), or it is not the file `wanted` (ESTALE: another
+/// inode or file system).
+[[nodiscard]] std::expected<std::vector<EmptyRange>, int> empty_ranges(
+    const std::string& path, const sb_file_id& wanted, const std::string& mountinfo = "/proc/self/mountinfo");
 
 }  // namespace servedby
