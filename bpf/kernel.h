@@ -118,7 +118,7 @@ static __always_inline struct sb_file_id inode_id(struct inode *inode, const boo
 	return id;
 }
 
-/* Whether a file system may fill pages of a file besides those that it is asked for: the rest of a compressed extent or block. */
+/* Whether a file system may fill pages of a file besides those it is asked for: the rest of a compressed extent or block. */
 static __always_inline bool fills_more(unsigned long magic)
 {
 	return magic == BTRFS_MAGIC || magic == SQUASHFS_MAGIC || magic == EROFS_MAGIC;
@@ -240,8 +240,8 @@ static __always_inline u32 disk_dev(struct gendisk *disk, const bool typed)
 	return FIELD(whole, bd_dev);
 }
 
-/* The bio of a file's pages that btrfs_submit_compressed_read is given: its second argument, and since 6.4 in the struct that is
- * its first ("btrfs: pass a btrfs_bio to btrfs_submit_compressed_read"). */
+/* The bio of a file's pages that btrfs_submit_compressed_read is given: its second argument, and since 6.4 in the struct that
+ * is its first ("btrfs: pass a btrfs_bio to btrfs_submit_compressed_read"). */
 static __always_inline struct bio *read_to_unpack(u64 first, u64 second)
 {
 	struct compressed_bio___orig_bbio *newer = NULL;

@@ -98,7 +98,7 @@ struct sb_read {
 #define SB_BIO_SWAP   0x1000 /* pages of swap: `file` is the swap area (SB_SWAP_INO), `file_pos` the place in it */
 #define SB_BIO_WRITE  0x2000 /* SWAP only: written, so what the place held before is gone */
 #define SB_BIO_STACKED 0x0800 /* the device has no requests of its own: it passes the bio on to those below (dm, md) */
-#define SB_BIO_PACKED  0x4000 /* a compressed extent, read into pages of nobody's: `file_pos` is the `bio` of its SB_UNPACKs, a number */
+#define SB_BIO_PACKED  0x4000 /* a compressed extent, into pages of nobody's; `file_pos` is the `bio` of its SB_UNPACKs, a number */
 /* sb_fill.flags: how */
 #define SB_FILL_READAHEAD 0x0010 /* read_pages: a run of new folios */
 #define SB_FILL_FOLIO     0x0020 /* filemap_read_folio: one folio that was not up to date */

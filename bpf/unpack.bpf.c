@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 // File systems that unpack what they read. btrfs reads a compressed extent into pages of nobody's; the bio that it was given
-// has the file's pages, of the rest of the extent too, which nobody asked for. Who is given the extent submits its bios at once,
-// in the same task: that is the join. squashfs and erofs fill whole blocks: their new pages are told as they are added.
+// has the file's pages, of the rest of the extent too, which nobody asked for. Whoever is given the extent submits its bios at
+// once, in the same task: that is the join. squashfs and erofs fill whole blocks: their new pages are told as they are added.
 #include "bpf/account.h"
 #include "bpf/bio_pages.h"
 

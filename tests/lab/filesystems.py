@@ -15,8 +15,8 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
 from btrfs_map import Map  # noqa: E402
-from ground import (Ground, bytes_in, drive_name, extents, forget, layers, line_of, must, of_file, read_through, resident, same,  # noqa: E402
-                    sh, stat_read_bytes, whole)
+from ground import (Ground, bytes_in, drive_name, extents, forget, layers, line_of, must, of_file, read_through,  # noqa: E402
+                    resident, same, sh, whole)
 from nfs_server import ADDRESS, Server  # noqa: E402
 from score import Cells, LeftOut, Score, options_of, run_once  # noqa: E402
 
@@ -110,7 +110,8 @@ class Btrfs:
                     drives = {drive for _, drive in self.map.drives_of(extent["disk"], extent["nr"])}
                     found[drives.pop() if len(drives) == 1 else "unknown"] += last - first
                 else:
-                    for step, drive in self.map.drives_of(extent["disk"] + extent["offset"] + first - extent["at"], last - first):
+                    logical = extent["disk"] + extent["offset"] + first - extent["at"]
+                    for step, drive in self.map.drives_of(logical, last - first):
                         found[drive] += step
             found["hole"] += end - at
         return {via: count for via, count in found.items() if count}
@@ -219,7 +220,8 @@ def btrfs_compressed(g, fs):
     must(0 < unknown < SIZE * len(wanted) // 2, f"some extents lie on two drives: {unknown} bytes")
     result = g.script(*ways_of(g, fs, (*PACKED, "pread-half-zstd", "pread-warm-zstd", "mmap-zstd")),
                       f"{g.reader} mmap-random {fs.path('first-zstd')} --to 4096",
-                      f"{g.reader} pread {fs.path('first-zstd')} --to 4096 --block 4096", f"{g.reader} pread {fs.path('first-zstd')}")
+                      f"{g.reader} pread {fs.path('first-zstd')} --to 4096 --block 4096",
+                      f"{g.reader} pread {fs.path('first-zstd')}")
     cells = checked(result, wanted)
     cells.check("mmap", lambda: same(filled(result, fs.path("mmap-zstd")), fs.expected("mmap-zstd"), "filled by faults"))
     taken = sum(fs.compressed_bytes(name, WARM if "half" in name else (0, 0)) for name in names if "warm" not in name)
@@ -285,7 +287,8 @@ def btrfs_loops(g, fs):
         cells = checked(result, wanted)
         whole(result)
         for name, loop in loops.items():
-            cells.check(f"commands {name}", lambda: commands(g, f"/mnt/on-{name}/cold", fs.path(f"image-{name}"), {loop, *fs.drives}))
+            cells.check(f"commands {name}",
+                        lambda: commands(g, f"/mnt/on-{name}/cold", fs.path(f"image-{name}"), {loop, *fs.drives}))
         cells.count += len(loops)
         return cells
     finally:
@@ -354,7 +357,8 @@ NTFS = ("pread", "pread-half", "pread-warm", "pread-direct", "aio", "uring", "se
 @file_system("ntfs")
 def ntfs(g, score, drives):
     """The driver of the kernel: ntfs3, or since 7.1 ntfs."""
-    kinds = [kind for kind in ("ntfs3", "ntfs") if subprocess.run(["modprobe", kind], stderr=subprocess.DEVNULL).returncode == 0]
+    kinds = [kind for kind in ("ntfs3", "ntfs")
+             if subprocess.run(["modprobe", kind], stderr=subprocess.DEVNULL).returncode == 0]
     if not kinds:
         raise LeftOut("this kernel has neither ntfs3 nor ntfs")
     sh("mkntfs", "-Q", "-F", "-q", f"/dev/{drives[3]}")
