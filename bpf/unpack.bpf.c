@@ -75,6 +75,13 @@ int BPF_KPROBE(kprobe_unpack_told)
 	return 0;
 }
 
+SEC("?fentry/submit_bio")
+int BPF_PROG(fentry_unpack_told)
+{
+	unpack_told();
+	return 0;
+}
+
 SEC("?kprobe/btrfs_submit_compressed_read")
 int BPF_KPROBE(kprobe_unpack_begins, u64 first, u64 second)
 {

@@ -32,10 +32,11 @@ TEST_F(LedgerOf, EveryByteOfTheProcessHasOnePart) {
   scene.done(model, 2 * M, 32 * K, failed);
   const AttributionResult result = scene.result();
   expect_whole(result);
-  EXPECT_THAT(result.ledger[0].parts,
-              ElementsAre(Pair("direct", 512 * K), Pair("exec_mmap", 64 * K), Pair("failed", 32 * K),
-                          Pair("first_returned", M), Pair("metadata", 16 * K), Pair("never_returned", M + 100),
-                          Pair("other", 8 * K), Pair("past_end", 4 * K - 100), Pair("swap", 0)));
+  EXPECT_THAT(
+      result.ledger[0].parts,
+      ElementsAre(Pair("compressed", 0), Pair("direct", 512 * K), Pair("exec_mmap", 64 * K), Pair("failed", 32 * K),
+                  Pair("first_returned", M), Pair("metadata", 16 * K), Pair("never_returned", M + 100),
+                  Pair("other", 8 * K), Pair("past_end", 4 * K - 100), Pair("swap", 0)));
   EXPECT_EQ(result.ledger[0].traced_target_bytes, 2 * M + 4 * K + 64 * K + 512 * K + 16 * K + 8 * K + 32 * K);
   EXPECT_EQ(result.wasted_bytes, M + 100);
 }
