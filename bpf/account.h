@@ -146,7 +146,7 @@ static __noinline struct tracked_device *device_made(struct gendisk *disk, u32 d
 		fresh.slot = __sync_fetch_and_add(slot, 1);
 		fresh.diskseq = diskseq;
 		fresh.serves_backing = BPF_CORE_READ(disk, major) == LOOP_MAJOR;
-		fresh.stacked = !BPF_CORE_READ(disk, queue, mq_ops);
+		fresh.bios = BPF_CORE_READ(disk, queue, mq_ops) ? BIOS_BECOME_REQUESTS : BIOS_PASSED_ON;
 		if (fresh.slot >= MAX_DEVICES || bpf_map_update_elem(&devices, &dev, &fresh, BPF_NOEXIST)) {
 			known = bpf_map_lookup_elem(&devices, &dev); /* another processor was faster, or there is no room */
 			if (!known)
@@ -172,7 +172,7 @@ static __always_inline struct tracked_device *device_of(struct gendisk *disk, u3
 }
 
 /* A read bio for a device without requests: what the device counts. */
-static __always_inline void count_passed_on(struct tracked_device *device, u32 bytes, u32 flags)
+static __always_inline void count_bio(struct tracked_device *device, u32 bytes, u32 flags)
 {
 	struct sb_device_count *counts = counts_of(device->slot);
 
@@ -185,6 +185,21 @@ static __always_inline void count_passed_on(struct tracked_device *device, u32 b
 		counts->other_read_bytes += bytes;
 		counts->other_read_requests++;
 	}
+}
+
+/* What becomes of a bio for this device: SB_BIO_STACKED, SB_BIO_SERVED, or 0 where it comes to a request. Counts the others. */
+static __always_inline u32 without_requests(struct tracked_device *device, struct gendisk *disk, u32 bytes, u32 flags,
+					    const bool typed)
+{
+	struct request_queue *queue;
+
+	if (!device || !device->bios)
+		return 0;
+	queue = FIELD(disk, queue);
+	if (FIELD(queue, mq_ops))
+		return 0;
+	count_bio(device, bytes, flags);
+	return device->bios == BIOS_SERVED ? SB_BIO_SERVED : SB_BIO_STACKED;
 }
 
 /* So that the request, or the device below, that it comes to is known to be the target's, or worth watching. */

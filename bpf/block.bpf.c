@@ -45,7 +45,6 @@ static __always_inline void bio_submitted(struct bio *bio, const bool typed)
 	u32 opf = FIELD(bio, bi_opf), dev, bytes, tid;
 	struct account account = {};
 	struct tracked_device *device;
-	struct request_queue *queue;
 	struct task_state *state;
 	struct block_device *bdev;
 	struct gendisk *disk;
@@ -122,13 +121,7 @@ static __always_inline void bio_submitted(struct bio *bio, const bool typed)
 	walk.dev = disk_dev(disk, typed);
 	dev = walk.dev;
 	device = device_of(disk, dev, typed);
-	if (device && device->stacked) {
-		queue = FIELD(disk, queue);
-		if (!FIELD(queue, mq_ops)) {
-			walk.flags |= SB_BIO_STACKED;
-			count_passed_on(device, bytes, walk.flags);
-		}
-	}
+	walk.flags |= without_requests(device, disk, bytes, walk.flags, typed);
 	if (!(walk.flags & (SB_BY_TARGET | SB_BY_WORKER)) && !unpack) { /* one that unpacks is known to be of interest */
 		struct file_key key = file_key(walk.id);
 
@@ -144,7 +137,7 @@ static __always_inline void bio_submitted(struct bio *bio, const bool typed)
 	walk.bio = (u64)bio;
 	walk.tid = account.tid;
 	walk.tgid = account.tgid;
-	if (device)
+	if (device && !(walk.flags & SB_BIO_SERVED))
 		remember_bio((u64)bio, bytes, walk.flags & (SB_BY_TARGET | SB_BY_WORKER | SB_FOR_TARGET));
 	if (walk.flags & SB_BY_TARGET) {
 		u32 zero = 0;
@@ -407,6 +400,12 @@ static __always_inline void block_done(struct request *request, s32 status, u32 
 		forget_request(address, state);
 		return;
 	}
+	if (!bytes) { /* NVMe multipath took its bios back, for another path: which one serves them is not followed */
+		if (state->flags & REQUEST_WATCHED)
+			count_loss(SB_LOSS_PATH_FAILED);
+		forget_request(address, state);
+		return;
+	}
 	now = bpf_ktime_get_ns();
 	if (bytes < state->bytes) {
 		account_completion(address, state, bytes, status, SB_REQUEST_PARTIAL, now);
@@ -426,12 +425,23 @@ int BPF_PROG(btf_request_done, struct request *request, int status, unsigned int
 	return 0;
 }
 
+/* A drive's command has ended. With an error it may be tried again, or its bios given to another path: what comes of that the
+ * block layer says. */
+static __always_inline void nvme_done(struct request *request)
+{
+	struct nvme_request *command = (void *)request + bpf_core_type_size(struct request);
+
+	if (bpf_core_type_exists(struct nvme_request) && BPF_CORE_READ(command, status))
+		return;
+	driver_done(request, 0);
+}
+
 /* Since 6.12 the verifier takes arguments of modules' tracepoints for possibly NULL. */
 SEC("?tp_btf/nvme_complete_rq")
 int BPF_PROG(btf_nvme_done, struct request *request)
 {
 	if (request)
-		driver_done(request, 0);
+		nvme_done(request);
 	return 0;
 }
 
@@ -446,7 +456,7 @@ int raw_request_done(struct bpf_raw_tracepoint_args *context)
 SEC("?raw_tp/nvme_complete_rq")
 int raw_nvme_done(struct bpf_raw_tracepoint_args *context)
 {
-	driver_done((struct request *)context->args[0], 0);
+	nvme_done((struct request *)context->args[0]);
 	return 0;
 }
 

@@ -99,6 +99,8 @@ struct sb_read {
 #define SB_BIO_WRITE  0x2000 /* SWAP only: written, so what the place held before is gone */
 #define SB_BIO_STACKED 0x0800 /* the device has no requests of its own: it passes the bio on to those below (dm, md) */
 #define SB_BIO_PACKED  0x4000 /* a compressed extent, into pages of nobody's; `file_pos` is the `bio` of its SB_UNPACKs, a number */
+#define SB_BIO_SERVED  0x8000 /* the device has no requests of its own, and serves the bio itself, at once (zram, brd) */
+#define SB_BIO_NO_ACCOUNT 0x10000 /* no bio was made for it: the kernel does not account it to the process */
 /* sb_fill.flags: how */
 #define SB_FILL_READAHEAD 0x0010 /* read_pages: a run of new folios */
 #define SB_FILL_FOLIO     0x0020 /* filemap_read_folio: one folio that was not up to date */
@@ -134,7 +136,7 @@ struct sb_remap {
 	__u32 old_dev;    /* the stacked device */
 	__u32 dev;        /* the whole disk below */
 	__u32 bytes;
-	__u32 flags;      /* SB_FOR_TARGET, SB_BIO_STACKED (of the device below) */
+	__u32 flags;      /* SB_FOR_TARGET, SB_BIO_STACKED, SB_BIO_SERVED (of the device below) */
 };
 
 /* Pages of a file are about to be filled by its file system: [pos, + bytes), whole pages. Evidence that these pages were
@@ -269,7 +271,8 @@ enum sb_loss {
 	SB_LOSS_READ_ENTRY = 4,    /* a read whose entry or whose return was not seen, though the task had been seen before */
 	SB_LOSS_BIO_PARTS = 5,     /* a bio with more parts than could be walked */
 	SB_LOSS_DROPPED = 6,       /* completions dropped on purpose, by a test */
-	SB_LOSSES = 7,
+	SB_LOSS_PATH_FAILED = 7,   /* requests whose bios NVMe multipath took back, to send them by another path */
+	SB_LOSSES = 8,
 };
 
 /* Edges and recoveries: not loss. */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-// Stacked devices without requests of their own (dm, md): which bytes of which device below are those of a bio's. Two hooks
+// Stacked devices without requests of their own (dm, md, NVMe multipath): which bytes of which device below are those of a bio's. Two hooks
 // that do not lose: the classic tracepoint tells both places, the submission that follows in the same task has the bio.
 #include "bpf/account.h"
 
@@ -35,8 +35,8 @@ static __always_inline struct bio_state *known_bio(struct bio *bio, u64 *address
 }
 
 /* What is known of the bio that this one does a part of. A worker may submit it (dm-crypt), so who is current says nothing. dm
- * embeds its clones in a struct that leads to the original, md's carry one in bi_private, and md passes on the very bio where
- * it needs no other. An address that leads elsewhere is in no map. */
+ * embeds its clones in a struct that leads to the original, md's carry one in bi_private, and md and NVMe multipath pass on
+ * the very bio where they need no other. An address that leads elsewhere is in no map. */
 static __always_inline struct bio_state *parent_of(struct bio *bio, u64 *address)
 {
 	struct bio_state *known = known_bio(bio, address);
@@ -59,7 +59,6 @@ static __always_inline void bio_resubmitted(struct bio *bio, const bool typed)
 	u32 opf = FIELD(bio, bi_opf), tid, dev, bytes;
 	struct account account = {};
 	struct tracked_device *device;
-	struct request_queue *queue;
 	struct block_device *bdev;
 	struct remap_state *remap;
 	struct bio_state *parent;
@@ -89,15 +88,9 @@ static __always_inline void bio_resubmitted(struct bio *bio, const bool typed)
 		account_of_current(&account);
 		flags = account.flags & SB_FOR_TARGET;
 	}
-	if (device && device->stacked) {
-		queue = FIELD(disk, queue);
-		if (!FIELD(queue, mq_ops)) {
-			flags |= SB_BIO_STACKED;
-			count_passed_on(device, bytes, flags);
-		}
-	}
+	flags |= without_requests(device, disk, bytes, flags, typed);
 	if (parent || flags & SB_FOR_TARGET) {
-		if (device)
+		if (device && !(flags & SB_BIO_SERVED))
 			remember_bio((u64)bio, bytes, flags & SB_FOR_TARGET);
 		record = record_reserve(struct sb_remap);
 		if (record) {

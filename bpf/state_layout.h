@@ -11,10 +11,17 @@ struct file_key {
 	__u32 generation;
 };
 
+/* What becomes of a device's bios, where it has no requests of its own. */
+enum bios {
+	BIOS_BECOME_REQUESTS = 0,
+	BIOS_PASSED_ON = 1, /* to devices below (dm, md, NVMe multipath), or nobody knows where */
+	BIOS_SERVED = 2,    /* by the device itself, out of memory, as they come (zram, brd) */
+};
+
 struct tracked_device {
 	__u32 slot;          /* into device_counts */
 	__u16 serves_backing; /* 1: its requests are served by reading a file (a loop device) */
-	__u16 stacked;        /* 1: it may have no requests of its own (dm, md) */
+	__u16 bios;           /* enum bios */
 	__u64 diskseq;        /* which device has this number; 0: not known */
 };
 

@@ -188,12 +188,16 @@ struct block_device {
 	struct gendisk *bd_disk;
 	dev_t bd_dev;
 };
+struct block_device_operations {
+	void *rw_page; /* 6.1; gone by 6.12 */
+};
 struct gendisk {
 	int major;
 	char disk_name[32];
 	struct block_device *part0;
 	void *private_data;
 	u64 diskseq;
+	struct block_device_operations *fops;
 	struct request_queue *queue;
 };
 struct bio {

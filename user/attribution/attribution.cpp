@@ -215,8 +215,9 @@ void Attribution::State::on_bio(const sb_bio& bio) {
     return;
   }
   ProcessParts& process = resolver.ledger.process;
-  const bool counted = (bio.flags & SB_BY_TARGET) != 0, meta = (bio.flags & SB_BIO_META) != 0;
-  if ((bio.flags & SB_BIO_STACKED) != 0) passed_on(bio.dev, bio.bytes, bio.flags);
+  const bool by_target = (bio.flags & SB_BY_TARGET) != 0, meta = (bio.flags & SB_BIO_META) != 0;
+  const bool counted = by_target && (bio.flags & SB_BIO_NO_ACCOUNT) == 0;
+  without_requests(bio.dev, bio.bytes, bio.flags);
   if ((bio.flags & SB_BIO_WRITE) != 0) return swap_written(bio);
   if (counted) process.traced += bio.bytes;
   if ((bio.flags & SB_BIO_PACKED) != 0) {
@@ -266,9 +267,9 @@ void Attribution::State::on_bio(const sb_bio& bio) {
   if (within == 0) return;
   std::uint8_t owner = 0;
   if ((bio.flags & SB_FOR_TARGET) != 0) owner |= kForTarget;
-  if (counted) owner |= kCounted;
+  if (by_target) owner |= counted ? kCounted : kApart;
   if (counted && meta) owner |= kMeta;
-  if (counted && !meta && bio.read == 0 && (bio.flags & SB_BY_ADVICE) == 0) owner |= kMapped;
+  if (by_target && !meta && bio.read == 0 && (bio.flags & SB_BY_ADVICE) == 0) owner |= kMapped;
   const std::uint32_t file = resolver.file_index(FileKey(bio.file));
   submit(bio, resolver.file(file).fills, file, within, owner);
 }
@@ -312,6 +313,7 @@ void Attribution::State::submit(const sb_bio& bio, Fills& fills, std::uint32_t f
   resolver.bios.add({device_begin, device_begin + within, bio.file_pos, &fills, file, fill.bio});
   fills.replace(bio.file_pos, end, fill, runs);
   if (first && !runs.empty()) settle();
+  if ((bio.flags & SB_BIO_SERVED) != 0) served_at_once(bio.dev, device_begin, device_begin + within, bio.head.time_ns);
   if (is_file && fills.crowded()) compact(fills, bio.head.time_ns);
 }
 
@@ -434,10 +436,20 @@ void Attribution::State::on_backing(const sb_backing& backing) {
                          resolver.file_index(FileKey(backing.file)), (backing.flags & SB_BACKING_DIRECT) != 0});
 }
 
-/// A bio came to a device that has no requests of its own.
-void Attribution::State::passed_on(DeviceNumber dev, std::uint64_t bytes, std::uint32_t flags) {
-  resolver.causes.passes_on(dev);
-  if ((flags & SB_FOR_TARGET) != 0) resolver.ledger.passed_on(dev, bytes);
+/// A bio came to a device; one that has no requests of its own counts it.
+void Attribution::State::without_requests(DeviceNumber dev, std::uint64_t bytes, std::uint32_t flags) {
+  if ((flags & (SB_BIO_STACKED | SB_BIO_SERVED)) == 0) return;
+  if ((flags & SB_BIO_STACKED) != 0) resolver.causes.passes_on(dev);
+  if ((flags & SB_FOR_TARGET) != 0) resolver.ledger.bio(dev, bytes);
+}
+
+/// A device that serves bios as they come had bytes [begin, end) of it.
+void Attribution::State::served_at_once(DeviceNumber dev, std::uint64_t begin, std::uint64_t end,
+                                        std::uint64_t time_ns) {
+  slices.assign(1, {begin, end, resolver.causes.device(dev)});
+  parts.clear();
+  resolver.bios.complete(dev, begin, end, 0, parts);
+  for (const Part& part : parts) resolver.fill(part, slices, time_ns);
 }
 
 /// What is in flight on the stacked device goes on below it.
@@ -447,7 +459,7 @@ void Attribution::State::on_remap(const sb_remap& remap) {
     ++malformed;
     return;
   }
-  if ((remap.flags & SB_BIO_STACKED) != 0) passed_on(remap.dev, remap.bytes, remap.flags);
+  without_requests(remap.dev, remap.bytes, remap.flags);
   const std::uint64_t begin = remap.old_sector * kSector, to_below = remap.sector * kSector - begin;
   parts.clear();
   resolver.bios.complete(remap.old_dev, begin, begin + remap.bytes, 0, parts);
@@ -461,6 +473,8 @@ void Attribution::State::on_remap(const sb_remap& remap) {
     });
     resolver.bios.add({part.begin + to_below, part.end + to_below, part.at, part.fills, part.file, below});
   }
+  if ((remap.flags & SB_BIO_SERVED) != 0)
+    served_at_once(remap.dev, begin + to_below, begin + to_below + remap.bytes, remap.head.time_ns);
 }
 
 void Attribution::State::on_layout(const sb_layout& layout) {

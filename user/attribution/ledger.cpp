@@ -9,6 +9,7 @@ namespace {
 
 const char* boundary_of(const Device* device) {
   if (device == nullptr) return device_kind_name(DeviceKind::other);
+  if (is_multipath(*device)) return "multipath";
   switch (device->kind) {
     case DeviceKind::nvme:
     case DeviceKind::scsi:

@@ -39,7 +39,7 @@ class Ledger {
   void task(const sb_task& task);
   void request(const sb_request& request);
   /// A bio of the target's for a device that has no requests of its own.
-  void passed_on(DeviceNumber dev, std::uint64_t bytes) { target_bytes_[dev] += bytes; }
+  void bio(DeviceNumber dev, std::uint64_t bytes) { target_bytes_[dev] += bytes; }
   /// A process of the target was seen.
   void saw_process(std::uint32_t pid) { processes_.insert(pid); }
 
@@ -58,7 +58,7 @@ class Ledger {
   [[nodiscard]] LedgerLine process_line(const Session& session) const;
   [[nodiscard]] LedgerLine device_line(DeviceNumber dev, const Session& session, const StorageStack& stack) const;
 
-  std::map<DeviceNumber, std::uint64_t> target_bytes_;  ///< of completed read requests, or bios passed on
+  std::map<DeviceNumber, std::uint64_t> target_bytes_;  ///< of completed read requests, or of bios where there are none
   TaskCounters ended_;                                  ///< summed over the tasks that have ended
   std::set<std::uint32_t> ended_tasks_, begun_tasks_;   ///< TIDs; one that begins again is not ended any more
   std::set<std::uint32_t> processes_;

@@ -120,6 +120,7 @@ AttributionResult Attribution::State::finish(const Session& session) {
                    {"bio_parts", losses[SB_LOSS_BIO_PARTS]},
                    {"dropped", losses[SB_LOSS_DROPPED]},
                    {"dropped_bytes", session.counts.notes[SB_NOTE_DROPPED_BYTES]},
+                   {"path_failed", losses[SB_LOSS_PATH_FAILED]},
                    {"recursion", recursion},
                    {"malformed", malformed},
                    {"unmatched_backing", resolver.unmatched_backing},

@@ -53,7 +53,8 @@ struct Attribution::State {
   [[nodiscard]] std::optional<UnplacedFile> unplaced(const sb_read& read);
   [[nodiscard]] std::optional<UnplacedFile> unplaced(const sb_request& request);
   [[nodiscard]] bool is_served(DeviceNumber file_system) const { return served_systems.contains(file_system); }
-  void passed_on(DeviceNumber dev, std::uint64_t bytes, std::uint32_t flags);
+  void without_requests(DeviceNumber dev, std::uint64_t bytes, std::uint32_t flags);
+  void served_at_once(DeviceNumber dev, std::uint64_t begin, std::uint64_t end, std::uint64_t time_ns);
   void swap_written(const sb_bio& bio);
   void submit(const sb_bio& bio, Fills& fills, std::uint32_t file, std::uint64_t within, std::uint8_t owner);
   Listing& listing_of(const FileKey& opened, const FileKey& real);

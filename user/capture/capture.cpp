@@ -128,10 +128,27 @@ Value per_cpu_sum(int map, std::uint32_t key, Value (*add)(Value, const Value&))
   return sum;
 }
 
-bool is_stacked(const Device& device) { return device.kind == DeviceKind::dm || device.kind == DeviceKind::md; }
+std::uint16_t bios_of(const Device& device) {
+  switch (bio_fate(device)) {
+    case BioFate::requests:
+      return BIOS_BECOME_REQUESTS;
+    case BioFate::passed_on:
+      return BIOS_PASSED_ON;
+    case BioFate::served:
+      return BIOS_SERVED;
+  }
+  return BIOS_BECOME_REQUESTS;
+}
 
-bool has_stacked(const StorageStack& stack) {
-  return std::ranges::any_of(stack.devices, [](const auto& entry) { return is_stacked(entry.second); });
+/// Why a hook is not wanted with these devices; nothing where it is.
+std::optional<std::string> not_wanted(Wanted wanted, const StorageStack& stack) {
+  const auto any = [&](BioFate fate) {
+    return std::ranges::any_of(stack.devices, [&](const auto& entry) { return bio_fate(entry.second) == fate; });
+  };
+  if (wanted == Wanted::where_bios_are_passed_on && !any(BioFate::passed_on))
+    return "there is no dm, md or NVMe multipath device here";
+  if (wanted == Wanted::where_bios_are_served && !any(BioFate::served)) return "there is no disk in memory here";
+  return std::nullopt;
 }
 
 bool has_mounted(const StorageStack& stack, const std::string& type) {
@@ -288,7 +305,7 @@ Result<void> Capture::State::describe(const StorageStack& stack) {
     const tracked_device tracked{
         .slot = slot++,
         .serves_backing = device.kind == DeviceKind::loop ? std::uint16_t{1} : std::uint16_t{0},
-        .stacked = is_stacked(device) ? std::uint16_t{1} : std::uint16_t{0},
+        .bios = bios_of(device),
         .diskseq = device.diskseq.value_or(0)};
     if (bpf_map_update_elem(devices, &dev, &tracked, BPF_ANY) != 0) {
       return std::unexpected(system_error("cannot track", device.name, errno));
@@ -322,9 +339,9 @@ Result<Capture> Capture::open(const CaptureOptions& options, const StorageStack&
     plan.off = std::any_of(options.without.begin(), options.without.end(),
                            [&](const std::string& name) { return hook_is(hook, name); });
     if (plan.off) plan.why_not = "switched off by --without";
-    if (hook.only_stacked && !has_stacked(stack)) {
+    if (const auto why = not_wanted(hook.wanted, stack)) {
       plan.off = true;
-      plan.why_not = "there is no dm or md device here";
+      plan.why_not = *why;
     }
     if (!hook.only_on.empty() &&
         std::ranges::none_of(hook.only_on, [&](const std::string& type) { return has_mounted(stack, type); })) {

@@ -10,6 +10,13 @@ namespace servedby {
 
 enum class Tier { automatic, fentry, kprobe, counters };
 
+/// Where a hook is wanted.
+enum class Wanted {
+  always,
+  where_bios_are_passed_on,  ///< there is a device without requests that passes bios on (dm, md, multipath)
+  where_bios_are_served,     ///< there is one that serves them itself (zram, brd)
+};
+
 /// One way to attach a hook: BPF programs that together observe it.
 struct Way {
   std::string tier;                   ///< "fentry" | "kprobe" | "tracepoint" (a classic one: no weaker than either)
@@ -26,7 +33,7 @@ struct Hook {
   std::string module;                     ///< the kernel module that holds the function; "" for the kernel itself
   bool second_sight = false;              ///< another hook sees the same: its absence loses nothing
   std::vector<Way> ways;                  ///< in the order to try
-  bool only_stacked = false;              ///< wanted only where there is a dm or md device
+  Wanted wanted = Wanted::always;
   std::vector<std::string> only_on = {};  ///< wanted only where a file system of one of these types is mounted
 };
 

@@ -10,6 +10,7 @@
 #include "capture/preemption.h"
 #include "cli/commands.h"
 #include "cli/tracing_options.h"
+#include "report/device_counts.h"
 #include "report/output_file.h"
 #include "stack/layers.h"
 
@@ -43,6 +44,12 @@ std::string plan_text(const std::vector<HookStatus>& hooks, const std::vector<Ho
   return text;
 }
 
+std::string unknown_text(const std::vector<std::string>& lines) {
+  std::string text = lines.empty() ? "" : "\nDevices here whose bytes stay unknown\n";
+  for (const std::string& line : lines) text += fmt::format("  {}\n", line);
+  return text;
+}
+
 int doctor(const TracingOptions& options) {
   const auto conditions = tracing_conditions();
   std::string text = conditions_text(conditions);
@@ -54,12 +61,14 @@ int doctor(const TracingOptions& options) {
     exit = Exit::not_permitted;
   } else {
     const LiveOptions live = options.live();
-    auto capture = Capture::open(live.capture, whole_machine());
+    const StorageStack stack = whole_machine();
+    auto capture = Capture::open(live.capture, stack);
     if (!capture) {
       say_error("doctor", capture.error());
       exit = capture.error().exit;
     } else {
       text += plan_text(capture->hooks(), hook_plan(live.capture.tier, programs_are_preempted(Root())));
+      text += unknown_text(report::not_followed(stack, capture->hooks()));
       text += fmt::format("\ntier: {}\n", capture->tier());
     }
   }

@@ -187,7 +187,7 @@ class Placer {
   [[nodiscard]] bool drive(DeviceNumber dev) const {
     const Device* device = stack_.find(dev);
     return device != nullptr && device->below.empty() && device->kind != DeviceKind::loop &&
-           device->kind != DeviceKind::zram;
+           device->kind != DeviceKind::zram && device->kind != DeviceKind::ram;
   }
 
   Moved& moved_;

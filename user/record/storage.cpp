@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::array<std::pair<DeviceKind, const char*>, 9> kind_names{{
+constexpr std::array<std::pair<DeviceKind, const char*>, 10> kind_names{{
     {DeviceKind::nvme, "nvme"},
     {DeviceKind::loop, "loop"},
     {DeviceKind::partition, "partition"},
@@ -23,6 +23,7 @@ constexpr std::array<std::pair<DeviceKind, const char*>, 9> kind_names{{
     {DeviceKind::virtio, "virtio"},
     {DeviceKind::scsi, "scsi"},
     {DeviceKind::zram, "zram"},
+    {DeviceKind::ram, "ram"},
     {DeviceKind::other, "other"},
 }};
 
@@ -70,6 +71,7 @@ json device_json(const Device& device) {
   json object{{"dev", device_text(device.dev)}, {"name", device.name}, {"kind", device_kind_name(device.kind)}};
   object["below"] = json::array();
   for (const DeviceNumber below : device.below) object["below"].push_back(device_text(below));
+  if (device.bio_based) object["bio_based"] = true;
   put(object, "below_doubt", device.below_doubt);
   put(object, "size_bytes", device.size_bytes);
   put(object, "start_bytes", device.start_bytes);
@@ -88,6 +90,7 @@ Device device_from_object(const json& object) {
   if (!kind) throw json::other_error::create(501, "not a kind of device", &object);
   device.kind = *kind;
   for (const json& below : object.at("below")) device.below.push_back(device_from(below));
+  device.bio_based = object.value("bio_based", false);
   take(object, "below_doubt", device.below_doubt);
   take(object, "size_bytes", device.size_bytes);
   take(object, "start_bytes", device.start_bytes);
@@ -152,6 +155,7 @@ DeviceKind kind_of_disk(std::string_view name) {
   if (name.starts_with("vd")) return DeviceKind::virtio;
   if (name.starts_with("sd") || name.starts_with("sr")) return DeviceKind::scsi;
   if (name.starts_with("zram")) return DeviceKind::zram;
+  if (name.starts_with("ram")) return DeviceKind::ram;
   return DeviceKind::other;
 }
 
@@ -160,6 +164,18 @@ std::optional<DeviceKind> device_kind_from_name(std::string_view name) {
     if (name == text) return value;
   }
   return std::nullopt;
+}
+
+BioFate bio_fate(const Device& device) {
+  const bool stacked = device.kind == DeviceKind::dm || device.kind == DeviceKind::md;
+  if (!device.bio_based && !stacked) return BioFate::requests;
+  const bool memory = device.kind == DeviceKind::zram || device.kind == DeviceKind::ram;
+  const bool alone = device.below.empty() && !device.facts.contains("backing_dev");
+  return memory && alone ? BioFate::served : BioFate::passed_on;
+}
+
+bool is_multipath(const Device& device) {
+  return device.kind == DeviceKind::nvme && device.bio_based && !device.below.empty();
 }
 
 const Device* StorageStack::find(DeviceNumber dev) const {

@@ -22,7 +22,7 @@ using DeviceNumber = std::uint32_t;
 /// The number in "259:5" as sysfs and mountinfo print it; nothing if the text is anything else.
 [[nodiscard]] std::optional<DeviceNumber> device_from_text(std::string_view text);
 
-enum class DeviceKind { nvme, loop, partition, dm, md, virtio, scsi, zram, other };
+enum class DeviceKind { nvme, loop, partition, dm, md, virtio, scsi, zram, ram, other };
 [[nodiscard]] const char* device_kind_name(DeviceKind kind);
 [[nodiscard]] std::optional<DeviceKind> device_kind_from_name(std::string_view name);
 /// What a whole disk is, by the name that its driver gave it.
@@ -48,6 +48,7 @@ struct Device {
   std::string name;  ///< kernel name: nvme0n1, loop0, dm-3, nvme0n1p2
   DeviceKind kind = DeviceKind::other;
   std::vector<DeviceNumber> below;  ///< what it stands on: a partition's disk, dm/md members, a loop's backing device
+  bool bio_based = false;           ///< it has no requests of its own (no `mq` in sysfs): it takes bios as they come
   std::optional<std::string> below_doubt;  ///< present: `below` was inferred, and this is why it may be wrong
   std::optional<std::uint64_t> size_bytes;
   std::optional<std::uint64_t> start_bytes;  ///< partitions: where it starts on its disk
@@ -58,6 +59,16 @@ struct Device {
       facts;  ///< queue limits, scheduler, read-ahead, PCIe link, NUMA node, as sysfs prints them
   friend bool operator==(const Device&, const Device&) = default;
 };
+
+/// What becomes of the bios that come to a device.
+enum class BioFate {
+  requests,   ///< they become requests of its own
+  passed_on,  ///< to devices below; where they go is known only from hooks
+  served,     ///< by the device itself, out of memory, as they come
+};
+[[nodiscard]] BioFate bio_fate(const Device& device);
+/// One device to the eye, and several paths to it below (native NVMe multipath).
+[[nodiscard]] bool is_multipath(const Device& device);
 
 /// A mounted file system.
 struct FileSystem {

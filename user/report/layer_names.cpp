@@ -51,6 +51,12 @@ std::string escaped(std::string_view bytes, Keep keep) {
   return text;
 }
 
+/// Disks in memory: the end of `via`, and no drive.
+bool is_memory_disk(std::string_view name) {
+  const std::size_t digits = name.starts_with("zram") ? 4 : name.starts_with("ram") ? 3 : name.size();
+  return digits < name.size() && name.find_first_not_of("0123456789", digits) == std::string_view::npos;
+}
+
 bool is_control(std::string_view character) {
   const auto lead = static_cast<unsigned char>(character.front());
   if (character.size() == 1) return lead < 0x20 || lead == 0x7f;
@@ -71,7 +77,7 @@ Source source_of(const std::vector<std::string>& via) {
   if (last == "swap") return Source::swap;
   const bool end = std::ranges::any_of(ends, [&](const auto& known) { return last == known.first; });
   const bool server = std::ranges::any_of(servers, [&](const auto& known) { return last.starts_with(known.first); });
-  return end || server ? Source::other : Source::device;
+  return end || server || is_memory_disk(last) ? Source::other : Source::device;
 }
 
 std::string via_text(const std::vector<std::string>& via) {
@@ -95,6 +101,7 @@ std::string via_words(const std::vector<std::string>& via) {
       break;
     case Source::swap:
     case Source::other:
+      if (is_memory_disk(last)) words = last + ", a disk in memory";
       for (const auto& [name, meaning] : ends) {
         if (last == name) words = meaning;
       }

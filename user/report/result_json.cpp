@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "record/text.h"
+#include "report/device_counts.h"
 #include "report/layer_names.h"
 
 namespace servedby::report {
@@ -144,14 +145,15 @@ Tree target_tree(const Session& session, const std::vector<std::uint32_t>& child
   return tree;
 }
 
-/// Bytes that the kernel counted as read from `dev` over the session, whoever asked; nothing where it was not counting.
-std::optional<std::uint64_t> kernel_read_bytes(const Session& session, DeviceNumber dev) {
+/// Bytes that the kernel counted at `dev` over the session, whoever asked; nothing where it was not counting.
+std::optional<std::uint64_t> kernel_bytes(const Session& session, DeviceNumber dev,
+                                          std::uint64_t BlockCounters::* bytes) {
   const auto before = session.before.block.find(dev);
   const auto after = session.after.block.find(dev);
   if (before == session.before.block.end() || after == session.after.block.end()) return std::nullopt;
   if (!before->second.counting || !after->second.counting) return std::nullopt;
-  if (after->second.read_bytes < before->second.read_bytes) return std::nullopt;  // another device under this number
-  return after->second.read_bytes - before->second.read_bytes;
+  if (after->second.*bytes < before->second.*bytes) return std::nullopt;  // another device under this number
+  return after->second.*bytes - before->second.*bytes;
 }
 
 Tree loop_tree(const LoopBacking& loop) {
@@ -175,14 +177,17 @@ Tree layer_tree(const Session& session, const AttributionResult& result, DeviceN
     tree["below"] = texts({below.begin(), below.end()});
     if (device->loop) tree["backing_file"] = loop_tree(*device->loop);
   }
-  put(tree, "kernel_read_bytes", kernel_read_bytes(session, dev));
-  if (const auto found = session.counts.devices.find(dev); found != session.counts.devices.end()) {
-    const sb_device_count& count = found->second;
+  put(tree, "kernel_read_bytes", kernel_bytes(session, dev, &BlockCounters::read_bytes));
+  put(tree, "kernel_write_bytes", kernel_bytes(session, dev, &BlockCounters::write_bytes));
+  const auto found = session.counts.devices.find(dev);
+  const sb_device_count count = found == session.counts.devices.end() ? sb_device_count{} : found->second;
+  const KnownCounts known = known_counts(session.stack, session.hooks, dev);
+  if (known.reads) {
     tree["target"] = Tree{{"bytes", count.target_read_bytes}, {"requests", count.target_read_requests}};
     tree["other"] = Tree{{"bytes", count.other_read_bytes}, {"requests", count.other_read_requests}};
-    tree["unseen"] = Tree{{"bytes", count.unseen_read_bytes}};
-    tree["writes"] = Tree{{"bytes", count.write_bytes}, {"requests", count.write_requests}};
   }
+  if (known.unseen) tree["unseen"] = Tree{{"bytes", count.unseen_read_bytes}};
+  if (known.writes) tree["writes"] = Tree{{"bytes", count.write_bytes}, {"requests", count.write_requests}};
   return tree;
 }
 

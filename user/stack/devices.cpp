@@ -149,6 +149,7 @@ struct Reader {
       if (const auto start = root.number(directory + "/start")) device.start_bytes = *start * sector_bytes;
       note(root, device, "partition", directory + "/partition");
     } else {
+      device.bio_based = root.exists(directory + "/queue") && !root.exists(directory + "/mq");
       device.diskseq = root.number(directory + "/diskseq");
       note_queue(root, device, directory);
       note_hardware(root, device, directory);
@@ -178,6 +179,18 @@ struct Reader {
     for (const std::string& name : disks) stand_on_members(name);
   }
 
+  // zram may write its pages back to a device of its own, "none" where it does not.
+  void stand_on_backing(Device& device, const std::string& attribute) {
+    const auto path = root.line(attribute);
+    if (!path || *path == "none") return;
+    device.facts["backing_dev"] = *path;
+    const auto below = by_name.find(path->substr(path->rfind('/') + 1));
+    if (below != by_name.end())
+      device.below.push_back(below->second);
+    else
+      stack.not_seen.push_back(device.name + ": it writes back to " + *path + ", which is not in /sys/block");
+  }
+
   void stand_on_members(const std::string& name) {
     const auto upper = by_name.find(name);
     if (upper != by_name.end()) {
@@ -190,6 +203,7 @@ struct Reader {
         }
       }
     }
+    if (upper != by_name.end()) stand_on_backing(stack.devices[upper->second], "/sys/block/" + name + "/backing_dev");
     const auto head = multipath_head(name);
     if (!head || !by_name.contains(*head) || upper == by_name.end()) return;
     stack.devices[by_name[*head]].below.push_back(upper->second);

@@ -35,7 +35,7 @@ Backing ask(const View& view, const Device& loop) {
 }
 
 bool is_drive(const Device& device) {
-  const bool memory = device.kind == DeviceKind::zram || device.name.starts_with("ram");
+  const bool memory = device.kind == DeviceKind::zram || device.kind == DeviceKind::ram;
   return device.below.empty() && device.kind != DeviceKind::loop && !memory && device.size_bytes.value_or(0) > 0 &&
          !device.name.starts_with("sr");
 }

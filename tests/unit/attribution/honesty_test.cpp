@@ -233,9 +233,9 @@ TEST_F(Honesty, EveryClassOfLossIsListed) {
   const AttributionResult result = scene.result();
   std::vector<std::string> names;
   for (const auto& [name, count] : result.losses) names.push_back(name);
-  EXPECT_THAT(names,
-              ElementsAre("bio_parts", "dropped", "dropped_bytes", "file_state", "malformed", "read_entry", "recursion",
-                          "request_state", "residual", "ring", "task_state", "unmatched_backing", "unseen_backing"));
+  EXPECT_THAT(names, ElementsAre("bio_parts", "dropped", "dropped_bytes", "file_state", "malformed", "path_failed",
+                                 "read_entry", "recursion", "request_state", "residual", "ring", "task_state",
+                                 "unmatched_backing", "unseen_backing"));
 }
 
 TEST_F(Honesty, EdgesAreNotLoss) {

@@ -148,7 +148,7 @@ TEST(ResultJson, WhatIsNotKnownIsAbsent) {
   sample.session.target_exit.reset();
   sample.session.command.clear();
   sample.session.after.block.clear();
-  sample.session.counts.devices.clear();
+  sample.session.hooks.resize(2);  // what counts is not among them
   sample.session.before.monotonic_ns = 0;
   sample.session.kernel.clear();
   const Tree tree = tree_of(sample);
@@ -166,6 +166,36 @@ TEST(ResultJson, WhatIsNotKnownIsAbsent) {
       EXPECT_FALSE(layer.contains(name)) << name;
     }
   }
+}
+
+TEST(ResultJson, ADeviceThatDidNothingHasZerosWhereItsHooksWereAttached) {
+  Sample sample = samples::page_cache();
+  sample.session.counts.devices.clear();  // the kernel side names those that did something
+  for (const Tree& layer : tree_of(sample).at("layers")) {
+    for (const char* name : {"target", "other", "writes"})
+      EXPECT_EQ(layer.at(name).dump(), R"({"bytes":0,"requests":0})") << name;
+    EXPECT_EQ(layer.at("unseen").at("bytes"), 0);
+  }
+  Device array;
+  array.dev = device_number(9, 127);
+  array.name = "md127";
+  array.kind = DeviceKind::md;
+  array.bio_based = true;
+  array.below = {samples::drive_number};
+  sample.session.stack.devices[array.dev] = array;
+  const Tree whole = tree_of(sample);
+  EXPECT_EQ(whole.at("layers").at(1).at("name"), "md127");
+  EXPECT_EQ(whole.at("layers").at(1).at("target").at("bytes"), 0);
+  EXPECT_FALSE(whole.at("layers").at(1).contains("writes"));  // it has bios, and their writes are not counted
+  EXPECT_FALSE(whole.at("layers").at(1).contains("unseen"));
+
+  // What the array passed on is taken for others' reads where that hook is missing: of its drive nothing can be said.
+  for (HookStatus& hook : sample.session.hooks) hook.attached = hook.attached && hook.name != "bio-remap";
+  const Tree without = tree_of(sample);
+  EXPECT_TRUE(without.at("layers").at(0).contains("target"));  // the loop, on which nothing stands
+  EXPECT_TRUE(without.at("layers").at(1).contains("target"));
+  EXPECT_FALSE(without.at("layers").at(2).contains("target"));
+  EXPECT_TRUE(without.at("layers").at(2).contains("writes"));
 }
 
 TEST(ResultJson, ADeviceThatTheKernelDoesNotCountHasNoCount) {

@@ -46,6 +46,8 @@ inline Session session() {
   session.target_exit = 0;
   session.tier = "fentry";
   session.hooks = {hook("read-entry", true, ""), hook("scheduler", false, "not asked for")};
+  for (const char* name : {"bio-submit", "bio-remap", "request-issue", "request-done", "backing-lookup", "direct-bio"})
+    session.hooks.push_back(hook(name, true, ""));
   session.hooks[0].how = "fentry:vfs_read";
   session.hooks[0].served_by = true;
   session.hooks[0].runs = 1024;
