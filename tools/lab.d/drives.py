@@ -42,6 +42,30 @@ class Drive:
         ]  # fmt: skip
 
 
+@dataclass
+class TwoWays:
+    """One namespace behind two controllers of one subsystem, which is what native NVMe multipath is for."""
+
+    number: int  # of its first root port
+    size: int
+    file: object = field(default_factory=tempfile.TemporaryFile)
+    disks = 3  # what the guest sees of it: the namespace, and its two paths; without multipath two disks
+
+    def __post_init__(self):
+        self.file.truncate(self.size)
+
+    def arguments(self):
+        path = f"/proc/self/fd/{self.file.fileno()}"
+        result = ["-drive", f"file={path},if=none,id=shared,format=raw,cache=unsafe", "-device", "nvme-subsys,id=subsystem"]
+        for number in (self.number, self.number + 1):
+            result += [
+                "-device", f"pcie-root-port,id=port{number},chassis={number + 1},slot={number + 1}",
+                # Controllers of one subsystem have one serial.
+                "-device", f"nvme,bus=port{number},subsys=subsystem,serial=shared",
+            ]  # fmt: skip
+        return [*result, "-device", "nvme-ns,drive=shared,nsid=1,shared=on"]
+
+
 def change(drives, request, monitor):
     """Does what lab-drive asks, "0 iops=20 bps=0"; returns the answer for it."""
     try:

@@ -47,6 +47,7 @@ class Guest:
     kernel: object
     job: initrd.Job
     drives: list
+    two_ways: object = None
     memory: str = "3G"
     append: str = ""
     qemu: list = field(default_factory=list)
@@ -70,13 +71,17 @@ class Guest:
             arguments = [program, *self.accelerator(program), *self.machine(image), *self.channels(ports)]
             for drive in self.drives:
                 arguments += drive.arguments()
+            files = [drive.file.fileno() for drive in self.drives]
+            if self.two_ways:
+                arguments += self.two_ways.arguments()
+                files.append(self.two_ways.file.fileno())
             with open(self.qemu_log, "wb") as log:
                 process = subprocess.Popen(
                     [*arguments, *self.qemu],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    pass_fds=far_ends + [drive.file.fileno() for drive in self.drives],
+                    pass_fds=far_ends + files,
                     # Ctrl-C is for us alone, and we end QEMU; should we be killed, the kernel does.
                     start_new_session=True,
                     preexec_fn=die_with_parent,

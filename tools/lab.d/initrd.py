@@ -31,7 +31,7 @@ class Job:
     command: list
     folder: Path  # where the command starts
     visible: list  # host folders to be seen at their own path, even below a tmpfs of the guest
-    drives: int
+    disks: int  # of these drivers
     drivers: list
     has_out: bool
     modules_root: Path
@@ -42,7 +42,7 @@ class Job:
         values = {
             "LAB_FOLDER": str(self.folder),
             "LAB_VISIBLE": "\n".join(map(str, self.visible)),
-            "LAB_DRIVES": str(self.drives),
+            "LAB_DISKS": str(self.disks),
             "LAB_OUT": "1" if self.has_out else "",
             "LAB_MODULES": str(self.modules_root),
             "LAB_END": self.end,
@@ -61,7 +61,7 @@ def write(path, kernel, job):
     image.file("init", (HERE / "guest-init").read_bytes(), executable=True)
 
     first = closure(kernel, FIRST_MODULES)
-    drive = [module for module in closure(kernel, job.drivers) if module not in first] if job.drives else []
+    drive = [module for module in closure(kernel, job.drivers) if module not in first] if job.disks else []
     for group, modules in (("first", first), ("drive", drive)):
         for number, module in enumerate(modules):
             image.file(f"modules/{group}/{number:02}-{module.name}", module.read_bytes())
