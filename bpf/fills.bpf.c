@@ -14,6 +14,8 @@ static __always_inline void fill(struct file *file, struct inode *inode, u64 pos
 	if (!bytes)
 		return;
 	id = inode_id(inode, typed);
+	if (!id.ino) /* no file of a user's: NTFS keeps its table of files in it */
+		return;
 	account_of_current(&account);
 	if (!account.flags) {
 		struct file_key key = file_key(id);

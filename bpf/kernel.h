@@ -23,6 +23,8 @@
 #define BTRFS_MAGIC 0x9123683e
 #define SQUASHFS_MAGIC 0x73717368
 #define EROFS_MAGIC 0xe0f5e1e2
+#define NTFS3_MAGIC 0x7366746e
+#define NTFS_MAGIC 0x5346544e
 
 /* One step to a field of the kernel's. A program whose arguments carry types (fentry, fexit, tp_btf) reads memory itself; a
  * kprobe has bare addresses and asks a helper for every step, which costs a hundred instructions. `typed` is a constant in
@@ -118,9 +120,29 @@ static __always_inline struct sb_file_id inode_id(struct inode *inode, const boo
 	return id;
 }
 
-/* Whether a file system may fill pages of a file besides those it is asked for: the rest of a compressed extent or block. */
-static __always_inline bool fills_more(unsigned long magic)
+/* Whether a file of NTFS is compressed, or may be: what its driver keeps of the attributes. Two drivers have the name: ntfs3, and
+ * since 7.1 ntfs, whose inodes lie in a struct big_ntfs_inode. */
+static __always_inline bool ntfs_compressed(struct inode *inode, unsigned long magic)
 {
+	if (magic == NTFS3_MAGIC && bpf_core_field_exists(struct ntfs_inode___3, std_fa)) {
+		struct ntfs_inode___3 *file = (void *)inode - bpf_core_field_offset(struct ntfs_inode___3, vfs_inode);
+
+		return BPF_CORE_READ(file, std_fa) & FILE_ATTRIBUTE_COMPRESSED;
+	}
+	if (magic == NTFS_MAGIC && bpf_core_type_exists(struct big_ntfs_inode) &&
+	    bpf_core_field_exists(struct ntfs_inode___7, flags)) {
+		struct big_ntfs_inode *file = (void *)inode - bpf_core_field_offset(struct big_ntfs_inode, vfs_inode);
+
+		return BPF_CORE_READ(file, ntfs_inode.flags) & FILE_ATTRIBUTE_COMPRESSED;
+	}
+	return true;
+}
+
+/* Whether a file system may fill pages of a file besides those that it is asked for: the rest of a compressed extent or block. */
+static __always_inline bool fills_more(struct inode *inode, unsigned long magic)
+{
+	if (magic == NTFS3_MAGIC || magic == NTFS_MAGIC)
+		return ntfs_compressed(inode, magic);
 	return magic == BTRFS_MAGIC || magic == SQUASHFS_MAGIC || magic == EROFS_MAGIC;
 }
 

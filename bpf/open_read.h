@@ -120,7 +120,7 @@ static __always_inline bool read_begins(struct open_read *call, struct task_stat
 	call->count = count;
 	call->file_size = FIELD(inode, i_size);
 	call->flags = (mode == S_IFBLK ? SB_READ_BLKDEV : 0) | (FIELD(file, f_flags) & O_DIRECT_FLAG ? SB_READ_DIRECT : 0);
-	if (fills_more(magic))
+	if (fills_more(inode, magic))
 		call->flags |= SB_READ_FILLS_MORE;
 	call->tid = tid;
 	call->tgid = current_tgid();
@@ -206,7 +206,7 @@ static __always_inline void read_looks_up(struct open_read *call, struct file *f
 
 	if (!(call->flags & SB_READ_PAGE_CACHE) && (id.ino != call->file.ino || id.dev != call->file.dev)) {
 		call->file = id;
-		if (fills_more(BPF_CORE_READ(inode, i_sb, s_magic)))
+		if (fills_more(inode, BPF_CORE_READ(inode, i_sb, s_magic)))
 			call->flags |= SB_READ_FILLS_MORE;
 		track(file, id, call->opened, current_tid());
 	}

@@ -262,6 +262,20 @@ struct btrfs_inode {
 	struct btrfs_root *root;
 	struct inode vfs_inode;
 };
+enum FILE_ATTRIBUTE {
+	FILE_ATTRIBUTE_COMPRESSED = 0x800,
+};
+struct ntfs_inode___3 { /* of ntfs3 */
+	enum FILE_ATTRIBUTE std_fa;
+	struct inode vfs_inode;
+};
+struct ntfs_inode___7 { /* of ntfs, since 7.1 */
+	u32 flags;
+};
+struct big_ntfs_inode {
+	struct ntfs_inode___7 ntfs_inode;
+	struct inode vfs_inode;
+};
 struct btrfs_bio {
 	struct bio bio;
 };

@@ -8,7 +8,6 @@ held against /sys/block. Runs in a guest with four drives, as root.
 Prints a line for each session and what was left out; the last line is 'N passed, N failed', in cells."""
 
 import os
-import subprocess
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -16,7 +15,7 @@ sys.dont_write_bytecode = True
 from ground import (Ground, Incomplete, extents, forget, layers, must, of_file, read_through, resident, same, sh,  # noqa: E402
                     stat_read_bytes, drive_name, whole)
 from matrix_plan import DIRECT, KERNELS, MAPPED, STACKS, WAYS, by_session, chosen  # noqa: E402
-from score import Cells, Score, options_of  # noqa: E402
+from score import Cells, Score, options_of, run_once  # noqa: E402
 from stacks import STACKS as MADE_BY, Bare, compare, expected, without  # noqa: E402
 
 SIZE = (1 << 20) + 5 * 4096 + 1234  # ends inside a page; longer than all chunks of a stripe and each piece of a linear device
@@ -131,7 +130,7 @@ def main():
     kernel = next(name for name in KERNELS if release.startswith(name + "."))
     cells, left_out = chosen(full=options.full)
     os.makedirs(FOLDER, exist_ok=True)
-    sh("sh", "-c", f"{options.reader} || true", stderr=subprocess.DEVNULL)  # the programs are resident from now on
+    run_once(options.reader)
     score = Score(options.out)
     matrix = Matrix(options.servedby, options.reader, score)
     for session, inside in by_session(cells).items():

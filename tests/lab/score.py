@@ -86,5 +86,6 @@ def options_of(modules, more):
 
 
 def run_once(program):
-    """A program whose libraries are resident from now on: the host has them, and the kernel counts their first reads."""
-    subprocess.run([program], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    """A program that is resident from now on, with its libraries and the shell: the host has them, and the kernel counts their
+    first reads."""
+    subprocess.run(["sh", "-c", f"{program}; true"], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)

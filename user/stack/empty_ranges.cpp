@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/vfs.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -29,6 +30,15 @@ std::optional<DeviceNumber> number_of_mount(int fd, const std::string& mountinfo
   return std::nullopt;
 }
 
+/// NTFS says that the clusters a compressed unit saves are holes of the file (7.3), and they are not.
+bool tells_packed_as_holes(int fd) {
+  constexpr unsigned long ntfs = 0x5346544e, ntfs3 = 0x7366746e;
+  struct statfs facts{};
+  if (fstatfs(fd, &facts) != 0) return false;
+  const auto type = static_cast<unsigned long>(facts.f_type);
+  return type == ntfs || type == ntfs3;
+}
+
 }  // namespace
 
 std::expected<std::vector<EmptyRange>, int> empty_ranges(const std::string& path, const sb_file_id& wanted,
@@ -41,6 +51,7 @@ std::expected<std::vector<EmptyRange>, int> empty_ranges(const std::string& path
   const bool same =
       told == wanted.dev || (device_major(told) == 0 && number_of_mount(file.descriptor(), mountinfo) == wanted.dev);
   if (facts.st_ino != wanted.ino || !same) return std::unexpected(ESTALE);
+  if (tells_packed_as_holes(file.descriptor())) return {};
   const auto size = static_cast<std::uint64_t>(facts.st_size);
   std::vector<EmptyRange> found;
   const auto add = [&](std::uint64_t begin, std::uint64_t end, sb_extent what) {
