@@ -25,6 +25,7 @@ enum sb_kind {
 	SB_SWAPPED = 11, /* struct sb_swapped: a page of a file in memory (tmpfs) comes back from swap */
 	SB_UNPACK = 12, /* struct sb_bio, of no device: bytes of a file that a compressed extent will be unpacked to; before or
 			 * right after the first SB_BIO of the extent */
+	SB_GIVEN = 13,  /* struct sb_given: a stacked device gives bytes that it asked no device below for */
 };
 
 struct sb_head {
@@ -137,6 +138,23 @@ struct sb_remap {
 	__u32 dev;        /* the whole disk below */
 	__u32 bytes;
 	__u32 flags;      /* SB_FOR_TARGET, SB_BIO_STACKED, SB_BIO_SERVED (of the device below) */
+};
+
+/* sb_given.how */
+enum sb_giving {
+	SB_GIVEN_REBUILT = 1, /* md raid4, 5, 6: worked out from the other members of the stripe */
+	SB_GIVEN_CACHED = 2,  /* the same: was in its stripe cache, or on the way there for something else */
+	SB_GIVEN_ZERO = 3,    /* filled with zeros: nothing is stored there (dm-thin). A part that is passed on after all follows */
+};
+
+/* What is in flight of bytes [sector * 512, + bytes) of a stacked device, that device gives itself. */
+struct sb_given {
+	struct sb_head head;
+	__u64 sector; /* absolute */
+	__u32 dev;
+	__u32 bytes;
+	__u32 how; /* enum sb_giving */
+	__u32 pad;
 };
 
 /* Pages of a file are about to be filled by its file system: [pos, + bytes), whole pages. Evidence that these pages were

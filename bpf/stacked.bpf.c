@@ -2,6 +2,8 @@
 // Stacked devices without requests of their own (dm, md, NVMe multipath): which bytes of which device below are those of a bio's. Two hooks
 // that do not lose: the classic tracepoint tells both places, the submission that follows in the same task has the bio.
 #include "bpf/account.h"
+#include "bpf/parents.h"
+#include "bpf/stripes.h"
 
 SEC("?tp/block/block_bio_remap")
 int tracepoint_remap(struct trace_event_raw_block_bio_remap *context)
@@ -21,39 +23,6 @@ int tracepoint_remap(struct trace_event_raw_block_bio_remap *context)
 	return 0;
 }
 
-/* What is known of a bio, or of the one that it was split off from, which is in its bi_private. */
-static __always_inline struct bio_state *known_bio(struct bio *bio, u64 *address)
-{
-	struct bio_state *known;
-
-	*address = (u64)bio;
-	known = bpf_map_lookup_elem(&bios, address);
-	if (known)
-		return known;
-	*address = (u64)BPF_CORE_READ(bio, bi_private);
-	return bpf_map_lookup_elem(&bios, address);
-}
-
-/* What is known of the bio that this one does a part of. A worker may submit it (dm-crypt), so who is current says nothing. dm
- * embeds its clones in a struct that leads to the original, md's carry one in bi_private, and md and NVMe multipath pass on
- * the very bio where they need no other. An address that leads elsewhere is in no map. */
-static __always_inline struct bio_state *parent_of(struct bio *bio, u64 *address)
-{
-	struct bio_state *known = known_bio(bio, address);
-
-	if (!known && bpf_core_type_exists(struct dm_target_io)) {
-		struct dm_target_io *target = (void *)bio - bpf_core_field_offset(struct dm_target_io, clone);
-
-		known = known_bio(BPF_CORE_READ(target, io, orig_bio), address);
-	}
-	if (!known && bpf_core_type_exists(struct md_io_clone)) {
-		struct md_io_clone *clone = (void *)BPF_CORE_READ(bio, bi_private);
-
-		known = known_bio(BPF_CORE_READ(clone, orig_bio), address);
-	}
-	return known;
-}
-
 static __always_inline void bio_resubmitted(struct bio *bio, const bool typed)
 {
 	u32 opf = FIELD(bio, bi_opf), tid, dev, bytes;
@@ -61,7 +30,7 @@ static __always_inline void bio_resubmitted(struct bio *bio, const bool typed)
 	struct tracked_device *device;
 	struct block_device *bdev;
 	struct remap_state *remap;
-	struct bio_state *parent;
+	struct bio_state *parent = NULL;
 	struct sb_remap *record;
 	struct gendisk *disk;
 	u64 sector, address;
@@ -81,18 +50,20 @@ static __always_inline void bio_resubmitted(struct bio *bio, const bool typed)
 	disk = FIELD(bdev, bd_disk);
 	dev = disk_dev(disk, typed);
 	device = device_of(disk, dev, typed);
-	parent = parent_of(bio, &address);
-	if (parent) {
-		flags = parent->flags & SB_FOR_TARGET;
-	} else {
-		account_of_current(&account);
-		flags = account.flags & SB_FOR_TARGET;
+	*(volatile u64 *)&remap->bio = (u64)bio;
+	/* md reads a block into its stripe cache, for whoever waits there; else the bio does a part of one that is known. */
+	if (!is_striped(remap->old_dev) || !is_of_stripe(bio, *(volatile u64 *)&remap->bio, &flags)) {
+		parent = parent_of(bio, &address);
+		if (!parent)
+			account_of_current(&account);
+		flags = (parent ? parent->flags : account.flags) & SB_FOR_TARGET;
 	}
 	flags |= without_requests(device, disk, bytes, flags, typed);
 	if (parent || flags & SB_FOR_TARGET) {
 		if (device && !(flags & SB_BIO_SERVED))
 			remember_bio((u64)bio, bytes, flags & SB_FOR_TARGET);
-		record = record_reserve(struct sb_remap);
+		/* A block that is read only to work out another has no place on the array that anybody waits for. */
+		record = flags & STRIPE_ELSEWHERE ? NULL : record_reserve(struct sb_remap);
 		if (record) {
 			record_begin(&record->head, SB_REMAP, sizeof(*record), tid, bpf_ktime_get_ns());
 			record->old_sector = remap->old_sector;
@@ -104,8 +75,8 @@ static __always_inline void bio_resubmitted(struct bio *bio, const bool typed)
 			record_submit(record);
 		}
 	}
-	if (parent && address != (u64)bio && __sync_fetch_and_add(&parent->bytes_left, -(s64)bytes) <= bytes)
-		bpf_map_delete_elem(&bios, &address);
+	if (parent && address != (u64)bio)
+		part_done(parent, address, bytes);
 	bpf_map_delete_elem(&remaps, &tid);
 }
 

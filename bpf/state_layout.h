@@ -16,6 +16,7 @@ enum bios {
 	BIOS_BECOME_REQUESTS = 0,
 	BIOS_PASSED_ON = 1, /* to devices below (dm, md, NVMe multipath), or nobody knows where */
 	BIOS_SERVED = 2,    /* by the device itself, out of memory, as they come (zram, brd) */
+	BIOS_STRIPED = 3,   /* passed on, or read by the device itself into its stripe cache (md raid4, 5, 6) */
 };
 
 struct tracked_device {
@@ -75,6 +76,7 @@ struct sector_key {
 struct remap_state {
 	__u64 old_sector, sector; /* as the tracepoint tells them: of `dev`, which may be a partition */
 	__u32 old_dev, dev;
+	__u64 bio; /* its address, as a number that can be reckoned with */
 };
 
 /* A task gives btrfs a compressed extent to read. */

@@ -251,6 +251,26 @@ struct dm_target_io {
 struct md_io_clone {
 	struct bio *orig_bio;
 };
+struct md_io_acct { /* its name on 6.1 */
+	struct bio *orig_bio;
+};
+struct r5conf {
+	unsigned long stripe_size; /* where it may be other than a page */
+};
+struct r5dev {
+	struct bio req, rreq;
+	struct bio *toread, *read;
+	sector_t sector;
+};
+struct stripe_operations {
+	int target, target2;
+};
+struct stripe_head {
+	struct r5conf *raid_conf;
+	int disks;
+	struct stripe_operations ops;
+	struct r5dev dev[0];
+};
 
 struct btrfs_key {
 	u64 objectid;

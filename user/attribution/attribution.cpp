@@ -95,6 +95,8 @@ void Attribution::feed(std::span<const std::byte> record) {
       return give(&State::on_backing);
     case SB_REMAP:
       return give(&State::on_remap);
+    case SB_GIVEN:
+      return give(&State::on_given);
     case SB_LAYOUT:
       return give(&State::on_layout);
     case SB_DEVICE:
@@ -467,14 +469,46 @@ void Attribution::State::on_remap(const sb_remap& remap) {
     const Bio above = resolver.bios.at(part.bio);
     const BioSlot below = resolver.bios.open(above.address, remap.dev, resolver.causes.append(above.above, above.dev),
                                              remap.head.time_ns, true);
-    part.fills->change(part.bio, part.at, part.at + (part.end - part.begin), [&](Fill& fill, std::uint64_t) {
-      fill.bio = below;
-      fill.to_device += to_below;
-    });
-    resolver.bios.add({part.begin + to_below, part.end + to_below, part.at, part.fills, part.file, below});
+    goes_on(part, below, to_below);
   }
   if ((remap.flags & SB_BIO_SERVED) != 0)
     served_at_once(remap.dev, begin + to_below, begin + to_below + remap.bytes, remap.head.time_ns);
+}
+
+/// What is in flight is in flight as `bio` now, `shift` further on.
+void Attribution::State::goes_on(const Part& part, BioSlot bio, std::uint64_t shift) {
+  part.fills->change(part.bio, part.at, part.at + (part.end - part.begin), [&](Fill& fill, std::uint64_t) {
+    fill.bio = bio;
+    fill.to_device += shift;
+  });
+  resolver.bios.add({part.begin + shift, part.end + shift, part.at, part.fills, part.file, bio});
+}
+
+/// A stacked device gives what is in flight on it itself.
+void Attribution::State::on_given(const sb_given& given) {
+  const std::uint64_t most = (UINT64_MAX - given.bytes) / kSector;
+  if (given.bytes == 0 || given.sector > most) {
+    ++malformed;
+    return;
+  }
+  const std::uint64_t begin = given.sector * kSector, end = begin + given.bytes;
+  parts.clear();
+  resolver.bios.complete(given.dev, begin, end, 0, parts);
+  if (given.how == SB_GIVEN_ZERO) {
+    for (const Part& part : parts) {
+      const Bio bio = resolver.bios.at(part.bio);
+      const BioSlot zeroed = resolver.bios.open(bio.address, bio.dev, bio.above, bio.submit_ns, true);
+      resolver.bios.set_zeroed(zeroed);
+      goes_on(part, zeroed, 0);
+    }
+    return;
+  }
+  const End how = given.how == SB_GIVEN_REBUILT  ? End::rebuilt
+                  : given.how == SB_GIVEN_CACHED ? End::stripe_cache
+                                                 : End::unknown;
+  const Why why = how == End::unknown ? Why::remap_unseen : Why::none;
+  slices.assign(1, {begin, end, resolver.causes.below(given.dev, resolver.causes.ended(how, why))});
+  for (const Part& part : parts) resolver.fill(part, slices, given.head.time_ns);
 }
 
 void Attribution::State::on_layout(const sb_layout& layout) {

@@ -48,7 +48,7 @@ bool Causes::served_by_file(DeviceNumber dev) const {
 
 CauseId Causes::intern(Cause cause) {
   std::size_t hash =
-      static_cast<std::size_t>(cause.end) + 8 * static_cast<std::size_t>(cause.why) + (cause.warmed ? 1024U : 0U);
+      static_cast<std::size_t>(cause.end) + 16 * static_cast<std::size_t>(cause.why) + (cause.warmed ? 1024U : 0U);
   for (const DeviceNumber dev : cause.path) hash = hash * 0x9e3779b97f4a7c15U + dev;
   const auto [first, last] = by_hash_.equal_range(hash);
   for (auto found = first; found != last; ++found)

@@ -19,13 +19,16 @@ using PathId = std::uint32_t;  ///< a list of devices above something; 0: none
 
 /// What had the bytes below the last device of the list.
 enum class End : std::uint8_t {
-  device,      ///< the last device itself
-  server,      ///< the server of a file system without a device; the last of the list is that file system's number
-  page_cache,  ///< the page cache of the file below it (of the target's own file where the list is empty)
-  hole,        ///< nothing: the file has no storage there
-  swap,        ///< swap, of a file in memory
-  unwritten,   ///< nothing: allocated and never written
-  in_inode,    ///< the inode itself, or the file system's own tree
+  device,        ///< the last device itself
+  server,        ///< the server of a file system without a device; the last of the list is that file system's number
+  page_cache,    ///< the page cache of the file below it (of the target's own file where the list is empty)
+  hole,          ///< nothing: the file has no storage there
+  swap,          ///< swap, of a file in memory
+  unwritten,     ///< nothing: allocated and never written
+  in_inode,      ///< the inode itself, or the file system's own tree
+  zero,          ///< nothing: a device has nothing stored there
+  rebuilt,       ///< md worked it out from the other members
+  stripe_cache,  ///< md's stripe cache
   unknown,
 };
 

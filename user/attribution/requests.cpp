@@ -23,7 +23,7 @@ BioSlot InFlight::open(std::uint64_t address, DeviceNumber dev, PathId above, st
     free_.pop_back();
   }
   Bio& bio = bios_[slot];
-  bio = {dev, above, address, submit_ns, ++bios_seen_, 0, false, bio.generation + 1};
+  bio = {dev, above, address, submit_ns, ++bios_seen_, 0, false, false, bio.generation + 1};
   recent = {address, slot, bio.generation};
   return slot;
 }

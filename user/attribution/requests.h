@@ -21,6 +21,7 @@ struct Bio {
   std::uint64_t order = 0;        ///< its place among all bios of the session
   std::uint64_t outstanding = 0;  ///< bytes of its parts that are still in flight
   bool recovered = false;         ///< already counted as one whose completion was missed
+  bool zeroed = false;            ///< its device has filled it with zeros: that is it, unless it is passed on after all
   std::uint32_t generation = 0;   ///< steps when the slot is used again
 };
 
@@ -37,6 +38,7 @@ class InFlight {
  public:
   /// The slot of a bio: a new one, or the one of an earlier record of the same bio. Keeps a new one alive until add().
   BioSlot open(std::uint64_t address, DeviceNumber dev, PathId above, std::uint64_t submit_ns, bool first);
+  void set_zeroed(BioSlot bio) { bios_[bio].zeroed = true; }
   void add(const Part& part);
   /// Moves the parts of [begin, end) of `dev` to the end of `out`. Where several bios read the same sectors, the oldest
   /// is the one. `issue_ns` (0: not known) excludes bios that were submitted later than their request was issued.

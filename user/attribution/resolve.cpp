@@ -226,7 +226,7 @@ void Resolver::consume_direct(Fills& direct, std::uint64_t begin, std::uint64_t 
 void Resolver::recover(const Run& run, const char* how, int depth, std::vector<Slice>& out) {
   const Bio bio = bios.at(run.fill.bio);
   const std::uint64_t to_device = run.fill.to_device;
-  if (bios.first_recovery(run.fill.bio)) ++recovered[how];
+  if (!bio.zeroed && bios.first_recovery(run.fill.bio)) ++recovered[how];
   bios.retire(run.fill.bio, run.begin + to_device, run.end + to_device);
   const std::size_t first = out.size();
   const std::uint64_t begin = run.begin + to_device, end = run.end + to_device;
@@ -238,7 +238,8 @@ void Resolver::recover(const Run& run, const char* how, int depth, std::vector<S
       for (const auto& [from, to] : wanted)
         if (Serving* serving = servings.find(request)) consume_backing(*serving, from, to, 0, depth, open, out);
     }
-  for (const auto& [from, to] : open) out.push_back({from, to, causes.device(bio.dev)});
+  const CauseId rest = bio.zeroed ? causes.below(bio.dev, causes.ended(End::zero)) : causes.device(bio.dev);
+  for (const auto& [from, to] : open) out.push_back({from, to, rest});
   for (std::size_t i = first; i < out.size(); ++i) {
     out[i].begin -= to_device;
     out[i].end -= to_device;

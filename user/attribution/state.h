@@ -41,6 +41,7 @@ struct Attribution::State {
   void on_request(const sb_request& request);
   void on_backing(const sb_backing& backing);
   void on_remap(const sb_remap& remap);
+  void on_given(const sb_given& given);
   void on_layout(const sb_layout& layout);
   void on_device(const sb_device& device);
   void on_swapped(const sb_swapped& record);
@@ -57,6 +58,7 @@ struct Attribution::State {
   void served_at_once(DeviceNumber dev, std::uint64_t begin, std::uint64_t end, std::uint64_t time_ns);
   void swap_written(const sb_bio& bio);
   void submit(const sb_bio& bio, Fills& fills, std::uint32_t file, std::uint64_t within, std::uint8_t owner);
+  void goes_on(const Part& part, BioSlot bio, std::uint64_t shift);
   Listing& listing_of(const FileKey& opened, const FileKey& real);
   void compact(Fills& fills, std::uint64_t now_ns);
   void end_runs(const Session& session);

@@ -92,6 +92,12 @@ const char* end_name(End end) {
       return "unwritten";
     case End::in_inode:
       return "inline";
+    case End::zero:
+      return "zero";
+    case End::rebuilt:
+      return "md-rebuilt";
+    case End::stripe_cache:
+      return "md-stripe-cache";
     case End::unknown:
       return "unknown";
   }
@@ -121,7 +127,7 @@ Layers::Layers(const Causes& causes, const StorageStack& first, const StorageSta
         cause.why = Why::remap_unseen;
       }
     }
-    if (lost && cause.end == End::page_cache) {
+    if (lost && (cause.end == End::page_cache || cause.end == End::stripe_cache)) {
       cause.end = End::unknown;
       cause.why = Why::events_lost;
       cause.warmed = false;

@@ -133,7 +133,7 @@ std::uint16_t bios_of(const Device& device) {
     case BioFate::requests:
       return BIOS_BECOME_REQUESTS;
     case BioFate::passed_on:
-      return BIOS_PASSED_ON;
+      return has_stripes(device) ? BIOS_STRIPED : BIOS_PASSED_ON;
     case BioFate::served:
       return BIOS_SERVED;
   }
@@ -147,6 +147,8 @@ std::optional<std::string> not_wanted(Wanted wanted, const StorageStack& stack) 
   };
   if (wanted == Wanted::where_bios_are_passed_on && !any(BioFate::passed_on))
     return "there is no dm, md or NVMe multipath device here";
+  const bool stripes = std::ranges::any_of(stack.devices, [](const auto& entry) { return has_stripes(entry.second); });
+  if (wanted == Wanted::where_there_are_stripes && !stripes) return "there is no md raid4, 5 or 6 here";
   if (wanted == Wanted::where_bios_are_served && !any(BioFate::served)) return "there is no disk in memory here";
   return std::nullopt;
 }

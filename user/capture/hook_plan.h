@@ -15,6 +15,7 @@ enum class Wanted {
   always,
   where_bios_are_passed_on,  ///< there is a device without requests that passes bios on (dm, md, multipath)
   where_bios_are_served,     ///< there is one that serves them itself (zram, brd)
+  where_there_are_stripes,   ///< there is md raid4, 5 or 6
 };
 
 /// One way to attach a hook: BPF programs that together observe it.

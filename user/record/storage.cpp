@@ -174,6 +174,12 @@ BioFate bio_fate(const Device& device) {
   return memory && alone ? BioFate::served : BioFate::passed_on;
 }
 
+bool has_stripes(const Device& device) {
+  const auto level = device.facts.find("md_level");
+  return device.kind == DeviceKind::md && level != device.facts.end() &&
+         (level->second == "raid4" || level->second == "raid5" || level->second == "raid6");
+}
+
 bool is_multipath(const Device& device) {
   return device.kind == DeviceKind::nvme && device.bio_based && !device.below.empty();
 }

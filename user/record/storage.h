@@ -67,6 +67,8 @@ enum class BioFate {
   served,     ///< by the device itself, out of memory, as they come
 };
 [[nodiscard]] BioFate bio_fate(const Device& device);
+/// An md array that may serve reads from a stripe cache of its own: raid4, 5, 6.
+[[nodiscard]] bool has_stripes(const Device& device);
 /// One device to the eye, and several paths to it below (native NVMe multipath).
 [[nodiscard]] bool is_multipath(const Device& device);
 

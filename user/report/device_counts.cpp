@@ -47,7 +47,10 @@ std::string obstacle(const Device& device, const std::vector<HookStatus>& hooks)
   if (!passes_on(device)) return {};
   const bool followed = device.kind == DeviceKind::dm || device.kind == DeviceKind::md || is_multipath(device);
   if (!followed) return "it takes bios as they come, and no hook says what it does with them";
-  return attached(hooks, {"bio-remap"}) ? "" : missing(hooks, "bio-remap");
+  if (!attached(hooks, {"bio-remap"})) return missing(hooks, "bio-remap");
+  if (has_stripes(device) && !attached(hooks, {"stripe-cache"}))
+    return "what it rebuilds: " + missing(hooks, "stripe-cache");
+  return {};
 }
 
 }  // namespace
