@@ -18,9 +18,25 @@ static __always_inline struct bio_state *known_bio(struct bio *bio, u64 *address
 	return bpf_map_lookup_elem(&bios, address);
 }
 
+/* The original of a bio that is a clone of md's, which lies in a struct that leads to it. */
+static __always_inline struct bio_state *md_original(struct bio *bio, u64 *address)
+{
+	if (bpf_core_type_exists(struct md_io_clone)) {
+		struct md_io_clone *clone = (void *)bio - bpf_core_field_offset(struct md_io_clone, bio_clone);
+
+		return known_bio(BPF_CORE_READ(clone, orig_bio), address);
+	}
+	if (bpf_core_type_exists(struct md_io_acct)) {
+		struct md_io_acct *clone = (void *)bio - bpf_core_field_offset(struct md_io_acct, bio_clone);
+
+		return known_bio(BPF_CORE_READ(clone, orig_bio), address);
+	}
+	return NULL;
+}
+
 /* What is known of the bio that this one does a part of. A worker may submit it (dm-crypt), so who is current says nothing. dm
- * embeds its clones in a struct that leads to the original, md's carry one in bi_private, and md and NVMe multipath pass on
- * the very bio where they need no other. An address that leads elsewhere is in no map. */
+ * and md embed their clones in a struct that leads to the original, raid5 clones that clone once more, and md and NVMe multipath
+ * pass on the very bio where they need no other. An address that leads elsewhere is in no map. */
 static __always_inline struct bio_state *parent_of(struct bio *bio, u64 *address)
 {
 	struct bio_state *known = known_bio(bio, address);
@@ -30,22 +46,10 @@ static __always_inline struct bio_state *parent_of(struct bio *bio, u64 *address
 
 		known = known_bio(BPF_CORE_READ(target, io, orig_bio), address);
 	}
-	if (!known && bpf_core_type_exists(struct md_io_clone)) {
-		struct md_io_clone *clone = (void *)BPF_CORE_READ(bio, bi_private);
-
-		known = known_bio(BPF_CORE_READ(clone, orig_bio), address);
-	}
-	if (!known && bpf_core_type_exists(struct md_io_clone)) { /* raid5's aligned reads: a clone of that clone */
-		struct bio *above = (void *)BPF_CORE_READ(bio, bi_private);
-		struct md_io_clone *clone = (void *)BPF_CORE_READ(above, bi_private);
-
-		known = known_bio(BPF_CORE_READ(clone, orig_bio), address);
-	}
-	if (!known && bpf_core_type_exists(struct md_io_acct)) {
-		struct md_io_acct *clone = (void *)BPF_CORE_READ(bio, bi_private);
-
-		known = known_bio(BPF_CORE_READ(clone, orig_bio), address);
-	}
+	if (!known)
+		known = md_original(bio, address);
+	if (!known)
+		known = md_original((void *)BPF_CORE_READ(bio, bi_private), address);
 	return known;
 }
 

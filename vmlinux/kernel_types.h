@@ -250,9 +250,11 @@ struct dm_target_io {
 };
 struct md_io_clone {
 	struct bio *orig_bio;
+	struct bio bio_clone;
 };
 struct md_io_acct { /* its name on 6.1 */
 	struct bio *orig_bio;
+	struct bio bio_clone;
 };
 struct r5conf {
 	unsigned long stripe_size; /* where it may be other than a page */

@@ -139,6 +139,16 @@ class Scene {
     put(record, SB_REMAP, 100);
   }
 
+  /// A stacked device gives [begin, + bytes) itself.
+  void given(DeviceNumber stacked, std::uint64_t begin, std::uint64_t bytes, sb_giving how) {
+    sb_given record{};
+    record.sector = begin / 512;
+    record.dev = stacked;
+    record.bytes = static_cast<std::uint32_t>(bytes);
+    record.how = how;
+    put(record, SB_GIVEN, 50);
+  }
+
   struct Done {
     std::uint64_t request = 0;
     std::int32_t status = 0;

@@ -53,6 +53,9 @@ TEST(LayerNames, Sources) {
   EXPECT_EQ(source_of({"259:0"}), Source::device);
   EXPECT_EQ(source_of({"swap"}), Source::swap);
   EXPECT_EQ(source_of({"hole"}), Source::other);
+  EXPECT_EQ(source_of({"zram0"}), Source::other);
+  EXPECT_EQ(source_of({"dm-0", "ram1"}), Source::other);
+  EXPECT_EQ(source_of({"ramdisk"}), Source::device);
   EXPECT_EQ(source_of({"fuse:12"}), Source::other);
   EXPECT_EQ(source_of({"dax:pmem0"}), Source::other);
 }

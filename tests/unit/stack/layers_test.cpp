@@ -304,6 +304,9 @@ TEST(Layers, nvme_multipath_numbers_its_hidden_paths) {
               ElementsAre(Chain{"nvme0n1", "nvme0c0n1"}, Chain{"nvme0n1", "nvme0c1n1"}));
   EXPECT_EQ(layers.stack.find(device_number(259, 2))->facts.at("pci_address"), "0000:02:00.0");
   EXPECT_EQ(layers.stack.find(nvme0)->facts.at("model"), "Example Array");
+  EXPECT_TRUE(is_multipath(*layers.stack.find(nvme0)));
+  EXPECT_EQ(bio_fate(*layers.stack.find(nvme0)), BioFate::passed_on);
+  EXPECT_EQ(bio_fate(*layers.stack.find(device_number(259, 2))), BioFate::requests);
 
   tree.remove("/proc/diskstats");
   const PathLayers without = looked_at(tree, "/model");
