@@ -178,7 +178,7 @@ class Ground:
 
     @staticmethod
     def mount(kind, device, folder):
-        quiet = ",noinit_itable,no_prefetch_block_bitmaps" if kind == "ext4" else ""  # nothing reads in the background
+        quiet = ",noinit_itable,no_prefetch_block_bitmaps,commit=300" if kind == "ext4" else ""  # nothing in the background
         sh("mount", "-t", kind, "-o", "noatime" + quiet, device, folder)
 
     def attach_loop(self, direct, fresh=False):
