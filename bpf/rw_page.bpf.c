@@ -25,9 +25,9 @@ static __always_inline void page_read(struct block_device *bdev, sector_t sector
 		return;
 	account_of_current(&account);
 	count_bio(device, bytes, account.flags);
-	if (!segment_place(&segment, &inode, &pos)) /* swap */
-		return;
-	id = inode_id(inode, false);
+	/* Swap has no file. Its page stays unknown, since what is written over its place (bdev_write_page) is not seen. */
+	if (segment_place(&segment, &inode, &pos))
+		id = inode_id(inode, false);
 	if (!account.flags) {
 		struct file_key key = file_key(id);
 
@@ -41,15 +41,16 @@ static __always_inline void page_read(struct block_device *bdev, sector_t sector
 	record->bio = (u64)page;
 	record->sector = sector + FIELD(bdev, bd_start_sect);
 	record->file_pos = pos;
-	record->file_size = BPF_CORE_READ(inode, i_size);
+	record->file_size = inode ? BPF_CORE_READ(inode, i_size) : 0;
 	record->serving = account.serving;
 	record->file = id;
 	record->bytes = bytes;
 	record->dev = dev;
 	record->tgid = account.tgid;
 	record->read = account.read;
-	record->flags = account.flags | SB_BIO_FIRST | SB_BIO_SERVED | SB_BIO_NO_ACCOUNT |
-			(BPF_CORE_READ(inode, i_sb, s_magic) == BDEVFS_MAGIC ? SB_BIO_META : SB_BIO_FILE);
+	record->flags = account.flags | SB_BIO_FIRST | SB_BIO_SERVED | SB_BIO_NO_ACCOUNT;
+	if (inode)
+		record->flags |= BPF_CORE_READ(inode, i_sb, s_magic) == BDEVFS_MAGIC ? SB_BIO_META : SB_BIO_FILE;
 	record->reader = account.reader;
 	record_submit(record);
 }
