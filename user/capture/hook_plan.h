@@ -28,12 +28,12 @@ struct Way {
 
 struct Hook {
   std::string name;
-  std::string sees;                       ///< one line for people
-  std::string why;                        ///< why the first way is the first
-  bool served_by = true;                  ///< the answer rests on it
-  std::string module;                     ///< the kernel module that holds the function; "" for the kernel itself
-  bool second_sight = false;              ///< another hook sees the same: its absence loses nothing
-  std::vector<Way> ways;                  ///< in the order to try
+  std::string sees;           ///< one line for people
+  std::string why;            ///< why the first way is the first
+  bool served_by = true;      ///< the answer rests on it
+  std::string module;         ///< the kernel module that holds the function; "" for the kernel itself
+  bool second_sight = false;  ///< another hook sees the same: its absence loses nothing
+  std::vector<Way> ways;      ///< in the order to try
   Wanted wanted = Wanted::always;
   std::vector<std::string> only_on = {};  ///< wanted only where a file system of one of these types is mounted
 };
