@@ -103,7 +103,7 @@ def main(arguments):
         else:
             found = [*untruths(name, truths[name], result), *validate_results.faults(result)]
             if keep and not found:
-                kept.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+                kept.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n")
             found += differences(result, json.loads(kept.read_text()))
         for fault in found[:20]:
             print(f"{name}: {fault}")
