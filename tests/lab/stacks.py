@@ -16,7 +16,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
 from ground import (Ground, bytes_in, drive_name, extents, forget, layers, must, of_file, read_through, resident,  # noqa: E402
                     same, sh, whole)
-from score import Score, options_of  # noqa: E402
+from score import Score, options_of, run_once  # noqa: E402
 
 
 MIB = 1 << 20
@@ -441,6 +441,7 @@ def options_wanted(parser):
 def main():
     options = options_of(("nvme", "ext4", "xfs", "dm-mod"), options_wanted)
     score = Score(options.out)
+    run_once("dd count=0")
     drives = [drive_name(n) for n in range(4)]
     for name in options.only.split(",") if options.only else []:
         for kind in options.fs:
