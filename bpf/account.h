@@ -88,6 +88,26 @@ static __always_inline void account_of_current(struct account *account)
 	}
 }
 
+/* Pages of a file are about to be filled, for whom the account says. */
+static __always_inline void send_fill(const struct account *account, struct sb_file_id id, u64 pos, u64 bytes, u64 file_size, u32 how)
+{
+	struct sb_fill *record = record_reserve(struct sb_fill);
+
+	if (!record)
+		return;
+	record_begin(&record->head, SB_FILL, sizeof(*record), account->tid, bpf_ktime_get_ns());
+	record->pos = pos;
+	record->bytes = bytes;
+	record->file_size = file_size;
+	record->serving = account->serving;
+	record->file = id;
+	record->tgid = account->tgid;
+	record->read = account->read;
+	record->flags = (account->flags & ~SB_BIO_ASYNC) | how;
+	record->reader = account->reader;
+	record_submit(record);
+}
+
 static __always_inline struct sb_device_count *counts_of(u32 slot)
 {
 	return bpf_map_lookup_elem(&device_counts, &slot);

@@ -9,7 +9,6 @@ static __always_inline void fill(struct file *file, struct inode *inode, u64 pos
 {
 	struct account account = {};
 	struct sb_file_id id;
-	struct sb_fill *record;
 
 	if (!bytes)
 		return;
@@ -25,20 +24,7 @@ static __always_inline void fill(struct file *file, struct inode *inode, u64 pos
 	}
 	if (account.flags & SB_BY_TARGET && !account.read && file) /* a mapping's file has never been read */
 		track(file, id, id, account.tid);
-	record = record_reserve(struct sb_fill);
-	if (!record)
-		return;
-	record_begin(&record->head, SB_FILL, sizeof(*record), account.tid, bpf_ktime_get_ns());
-	record->pos = pos;
-	record->bytes = bytes;
-	record->file_size = FIELD(inode, i_size);
-	record->serving = account.serving;
-	record->file = id;
-	record->tgid = account.tgid;
-	record->read = account.read;
-	record->flags = (account.flags & ~SB_BIO_ASYNC) | how;
-	record->reader = account.reader;
-	record_submit(record);
+	send_fill(&account, id, pos, bytes, FIELD(inode, i_size), how);
 }
 
 static __always_inline void fill_readahead(struct readahead_control *ahead, const bool typed)

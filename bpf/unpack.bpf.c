@@ -101,8 +101,8 @@ int tracepoint_page_added(struct trace_event_raw_mm_filemap_op_page_cache *conte
 {
 	struct account account = {};
 	struct sb_file_id id = {};
-	struct sb_fill *record;
 	u32 dev = context->s_dev;
+	u64 pos, bytes;
 
 	if (!bpf_map_lookup_elem(&spilling, &dev))
 		return 0;
@@ -115,19 +115,8 @@ int tracepoint_page_added(struct trace_event_raw_mm_filemap_op_page_cache *conte
 		if (!bpf_map_lookup_elem(&files, &key))
 			return 0;
 	}
-	record = record_reserve(struct sb_fill);
-	if (!record)
-		return 0;
-	record_begin(&record->head, SB_FILL, sizeof(*record), account.tid, bpf_ktime_get_ns());
-	record->pos = (u64)context->index << page_shift;
-	record->bytes = 1ULL << (page_shift + (context->order & 31));
-	record->file_size = record->pos + record->bytes;
-	record->serving = account.serving;
-	record->file = id;
-	record->tgid = account.tgid;
-	record->read = account.read;
-	record->flags = (account.flags & ~SB_BIO_ASYNC) | SB_FILL_ADDED;
-	record->reader = account.reader;
-	record_submit(record);
+	pos = (u64)context->index << page_shift;
+	bytes = 1ULL << (page_shift + (context->order & 31));
+	send_fill(&account, id, pos, bytes, pos + bytes, SB_FILL_ADDED);
 	return 0;
 }
