@@ -89,7 +89,8 @@ static __always_inline void account_of_current(struct account *account)
 }
 
 /* Pages of a file are about to be filled, for whom the account says. */
-static __always_inline void send_fill(const struct account *account, struct sb_file_id id, u64 pos, u64 bytes, u64 file_size, u32 how)
+static __always_inline void send_fill(const struct account *account, struct sb_file_id id, u64 pos, u64 bytes, u64 file_size,
+				      u32 how)
 {
 	struct sb_fill *record = record_reserve(struct sb_fill);
 
